@@ -1,0 +1,4 @@
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+//! The rules of Holdfast.
+extern crate alloc;

@@ -1,0 +1,2 @@
+//! Provider simulator.
+fn main() {}
