@@ -1,0 +1,1 @@
+//! Meter of OpenAI Chat Completions and its relatives.

@@ -1,0 +1,177 @@
+//! Token usage: what a provider reported, and how far it can be trusted.
+//!
+//! Numbers are taken strictly. A count that is missing, negative, fractional or too large is refused with a
+//! [`UsageRejection`], never rounded or guessed: money is computed from these values.
+
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// The largest token count that is accepted: 2^53, above which JSON readers lose integers.
+pub const TOKENS_MAX: u64 = 1 << 53;
+
+/// Token counts of one upstream operation, in tokens.
+///
+/// `output_tokens` is what is billed as output, reasoning included. `cached_input_tokens` and `cache_write_tokens` are
+/// parts of `input_tokens`; `reasoning_tokens` is a part of `output_tokens`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Usage {
+    /// All input tokens.
+    pub input_tokens: u64,
+    /// All billable output tokens.
+    pub output_tokens: u64,
+    /// Input tokens that were read from the provider's prompt cache.
+    #[serde(default)]
+    pub cached_input_tokens: u64,
+    /// Input tokens that were written to the provider's prompt cache.
+    #[serde(default)]
+    pub cache_write_tokens: u64,
+    /// Output tokens that the model spent on reasoning, visible or not.
+    #[serde(default)]
+    pub reasoning_tokens: u64,
+}
+
+/// Usage together with its quality as evidence.
+///
+/// In JSON the quality is the member `kind` beside the counts: `{"kind":"exact","input_tokens":…}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Metered {
+    /// The provider's own terminal usage. Only this may refund below the hold.
+    Exact(Usage),
+    /// An upper bound made from what was seen: input bound, output content bytes and a margin. It settles as estimated,
+    /// never above the hold.
+    AtLeast(Usage),
+}
+
+impl Metered {
+    /// The counts, whatever their quality.
+    #[must_use]
+    pub const fn usage(&self) -> &Usage {
+        match self {
+            Self::Exact(usage) | Self::AtLeast(usage) => usage,
+        }
+    }
+
+    /// Whether the counts are the provider's own terminal usage.
+    #[must_use]
+    pub const fn is_exact(&self) -> bool {
+        matches!(self, Self::Exact(_))
+    }
+}
+
+/// Why a provider's usage object was not accepted. The field is the provider's member name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UsageRejection {
+    /// Not a JSON object, not JSON, or a member twice.
+    Malformed,
+    /// A required count is absent or null.
+    Missing(&'static str),
+    /// A count is not written as an integer: fraction, exponent, string, boolean or structure.
+    NotAnInteger(&'static str),
+    /// A count is below zero.
+    Negative(&'static str),
+    /// A count is above [`TOKENS_MAX`].
+    TooLarge(&'static str),
+    /// A part is larger than its whole (cached input above input).
+    Inconsistent(&'static str),
+    /// Neither input nor output: a placeholder, since no request has an empty prompt and an empty answer.
+    AllZero,
+    /// A count is lower than in an earlier report of the same stream; usage is cumulative and only grows.
+    Decreased,
+}
+
+impl fmt::Display for UsageRejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed => f.write_str("usage is not a well-formed object"),
+            Self::Missing(field) => write!(f, "usage lacks {field}"),
+            Self::NotAnInteger(field) => write!(f, "usage {field} is not an integer"),
+            Self::Negative(field) => write!(f, "usage {field} is negative"),
+            Self::TooLarge(field) => write!(f, "usage {field} is above 2^53"),
+            Self::Inconsistent(field) => write!(f, "usage {field} is larger than its whole"),
+            Self::AllZero => f.write_str("usage reports no tokens at all"),
+            Self::Decreased => f.write_str("usage is lower than an earlier report"),
+        }
+    }
+}
+
+impl core::error::Error for UsageRejection {}
+
+/// Reads one count strictly from its JSON text; `None` when it is absent or null.
+///
+/// # Errors
+/// The typed reason, naming `field`.
+pub fn token_count(value: Option<&RawValue>, field: &'static str) -> Result<Option<u64>, UsageRejection> {
+    let Some(text) = value.map(RawValue::get) else {
+        return Ok(None);
+    };
+    if text == "null" {
+        return Ok(None);
+    }
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(UsageRejection::NotAnInteger(field));
+    }
+    if digits.len() != text.len() {
+        return Err(UsageRejection::Negative(field));
+    }
+    match digits.parse::<u64>() {
+        Ok(count) if count <= TOKENS_MAX => Ok(Some(count)),
+        _ => Err(UsageRejection::TooLarge(field)),
+    }
+}
+
+/// Like [`token_count`], for a count that must be there.
+///
+/// # Errors
+/// The typed reason, naming `field`; [`UsageRejection::Missing`] when it is absent or null.
+pub fn required_count(value: Option<&RawValue>, field: &'static str) -> Result<u64, UsageRejection> {
+    token_count(value, field)?.ok_or(UsageRejection::Missing(field))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Option<u64>, UsageRejection> {
+        let raw: &RawValue = serde_json::from_str(text).unwrap();
+        token_count(Some(raw), "n")
+    }
+
+    #[test]
+    fn counts_are_integers_between_zero_and_two_to_the_53rd() {
+        assert_eq!(read("0"), Ok(Some(0)));
+        assert_eq!(read("9007199254740992"), Ok(Some(TOKENS_MAX)));
+        assert_eq!(read("null"), Ok(None));
+        assert_eq!(token_count(None, "n"), Ok(None));
+        let refused = [
+            ("9007199254740993", UsageRejection::TooLarge("n")),
+            ("9223372036854775808", UsageRejection::TooLarge("n")),
+            ("99999999999999999999999999", UsageRejection::TooLarge("n")),
+            ("-1", UsageRejection::Negative("n")),
+            ("-0", UsageRejection::Negative("n")),
+            ("1.0", UsageRejection::NotAnInteger("n")),
+            ("-1.5", UsageRejection::NotAnInteger("n")),
+            ("1e3", UsageRejection::NotAnInteger("n")),
+            ("1e999", UsageRejection::NotAnInteger("n")),
+            ("\"7\"", UsageRejection::NotAnInteger("n")),
+            ("true", UsageRejection::NotAnInteger("n")),
+            ("[1]", UsageRejection::NotAnInteger("n")),
+        ];
+        for (text, reason) in refused {
+            assert_eq!(read(text), Err(reason), "{text}");
+        }
+        assert_eq!(required_count(None, "n"), Err(UsageRejection::Missing("n")));
+    }
+
+    #[test]
+    fn quality_is_written_beside_the_counts() {
+        let usage = Usage { input_tokens: 3, output_tokens: 4, ..Usage::default() };
+        let text = serde_json::to_string(&Metered::AtLeast(usage)).unwrap();
+        assert!(text.starts_with(r#"{"kind":"at_least","input_tokens":3,"output_tokens":4,"#), "{text}");
+        assert_eq!(serde_json::from_str::<Metered>(&text).unwrap(), Metered::AtLeast(usage));
+        assert!(Metered::Exact(usage).is_exact());
+    }
+}
