@@ -1,0 +1,114 @@
+// Child processes: run one to its end with visible progress, or keep one beside us and end it with us.
+//
+// Every child leads its own process group, so that one signal reaches its whole tree (wrangler starts
+// workerd, cargo starts rustc), and a signal to us is passed on before we go.
+
+import { spawn } from 'node:child_process';
+import { constants } from 'node:os';
+
+import { ROOT } from './paths.mjs';
+import { PlainError, ticker } from './report.mjs';
+
+const KILL_AFTER_MS = 5_000;
+const live = new Set();
+let stopping = false;
+
+function start(command, args, { env, cwd = ROOT, stdio }) {
+  const child = spawn(command, args, { cwd, stdio, env: { ...process.env, ...env }, detached: true });
+  live.add(child);
+  child.exited = new Promise((resolve) => {
+    child.once('error', (error) => resolve({ code: null, signal: null, error }));
+    child.once('close', (code, signal) => resolve({ code, signal, error: null }));
+  }).then((end) => {
+    live.delete(child);
+    return end;
+  });
+  return child;
+}
+
+function signalGroup(child, signal) {
+  try {
+    if (child.pid) process.kill(-child.pid, signal);
+  } catch (error) {
+    if (error.code !== 'ESRCH') throw error;
+  }
+}
+
+/** Ends a child and its whole group: politely first, by force after five seconds. */
+export async function stop(child) {
+  signalGroup(child, 'SIGTERM');
+  const force = setTimeout(() => signalGroup(child, 'SIGKILL'), KILL_AFTER_MS);
+  await child.exited;
+  clearTimeout(force);
+}
+
+/** Ends every child that still runs. */
+export const stopAll = () => Promise.all([...live].map(stop));
+
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
+  process.on(signal, async () => {
+    if (stopping) return;
+    stopping = true;
+    await stopAll();
+    process.exit(128 + constants.signals[signal]);
+  });
+}
+
+/** True once a signal has asked us to end: a child's death is then no failure. */
+export const isStopping = () => stopping;
+
+const described = (command, args) => [command, ...args].join(' ');
+
+function check(command, args, end, remedy) {
+  if (stopping) return new Promise(() => {}); // the signal handler ends the process
+  if (end.error?.code === 'ENOENT') throw new PlainError(`'${command}' was not found on this machine.`, remedy);
+  if (end.error) throw end.error;
+  if (end.code !== 0) {
+    throw new PlainError(`'${described(command, args)}' ended with ${end.signal ?? `exit code ${end.code}`}.`, remedy);
+  }
+  return undefined;
+}
+
+/** Runs a command whose own output is the progress. */
+export async function run(command, args, { env, cwd, remedy } = {}) {
+  const child = start(command, args, { env, cwd, stdio: ['ignore', 'inherit', 'inherit'] });
+  await check(command, args, await child.exited, remedy);
+}
+
+/** Runs a command that says little: shows the time it takes, and its output only if it fails. */
+export async function runQuietly(name, command, args, { env, cwd, remedy } = {}) {
+  const done = ticker(name);
+  const { end, stdout, stderr } = await collect(command, args, { env, cwd });
+  const elapsed_ms = done();
+  if (end.code !== 0 && !stopping) process.stderr.write(`${stdout}${stderr}`);
+  await check(command, args, end, remedy);
+  return { stdout, elapsed_ms };
+}
+
+async function collect(command, args, { env, cwd }) {
+  const child = start(command, args, { env, cwd, stdio: ['ignore', 'pipe', 'pipe'] });
+  let stdout = '';
+  let stderr = '';
+  child.stdout?.setEncoding('utf8').on('data', (text) => (stdout += text));
+  child.stderr?.setEncoding('utf8').on('data', (text) => (stderr += text));
+  const end = await child.exited;
+  return { end, stdout, stderr };
+}
+
+/** The output of a command, or `null` if it is missing or fails. */
+export async function output(command, args, { env, cwd } = {}) {
+  const { end, stdout } = await collect(command, args, { env, cwd });
+  return end.code === 0 ? stdout.trim() : null;
+}
+
+/** Starts a command that runs beside us; ends with us. `stdio` as for `spawn`. */
+export function background(command, args, { env, cwd, stdio = ['ignore', 'inherit', 'inherit'] } = {}) {
+  return start(command, args, { env, cwd, stdio });
+}
+
+/** Waits until a background child ends and says so in plain words; never returns when we are being stopped. */
+export async function untilGone(child, name) {
+  const end = await child.exited;
+  if (stopping) return new Promise(() => {});
+  throw new PlainError(`${name} ended by itself (${end.error?.message ?? end.signal ?? `exit code ${end.code}`}).`);
+}

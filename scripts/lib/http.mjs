@@ -1,0 +1,64 @@
+// Small questions about HTTP servers on this machine.
+
+import { createServer } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+
+import { PlainError } from './report.mjs';
+
+const POLL_MS = 20;
+const ASK_TIMEOUT_MS = 5_000;
+
+function listens(port, host) {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', () => resolve(null));
+    server.listen({ port, host }, () => {
+      const taken = server.address().port;
+      server.close(() => resolve(taken));
+    });
+  });
+}
+
+/** A port that is free now. */
+export const freePort = (host = '127.0.0.1') => listens(0, host);
+
+/** Says in plain words if somebody else listens on the port. */
+export async function requireFreePort(port, how) {
+  if (await listens(port, '127.0.0.1')) return;
+  throw new PlainError(`Port ${port} on 127.0.0.1 is in use.`, `End what listens there, or choose another: ${how}`);
+}
+
+/** The port that a person asked for by `--port` or PORT. */
+export function choosePort(argument, fallback = 8787) {
+  const port = Number(argument ?? process.env.PORT ?? fallback);
+  if (Number.isInteger(port) && port > 0 && port < 65536) return port;
+  throw new PlainError(`A port is a number from 1 to 65535, not '${argument ?? process.env.PORT}'.`);
+}
+
+/**
+ * Waits until `GET url` answers 200. `gone` is a promise that rejects when the server died, so that nobody
+ * waits for the dead. Fails after `timeout_ms` with the last answer.
+ */
+export async function untilHealthy(url, { gone, timeout_ms = 60_000 }) {
+  const deadline = Date.now() + timeout_ms;
+  let last = 'no answer';
+  const poll = async () => {
+    while (Date.now() < deadline) {
+      last = await ask(url);
+      if (last === 200) return;
+      await delay(POLL_MS);
+    }
+    throw new PlainError(`${url} did not answer 200 within ${timeout_ms / 1000} s (last: ${last}).`);
+  };
+  await Promise.race([poll(), gone]);
+}
+
+async function ask(url) {
+  try {
+    const response = await fetch(url, { signal: AbortSignal.timeout(ASK_TIMEOUT_MS) });
+    await response.arrayBuffer();
+    return response.status;
+  } catch (error) {
+    return error.cause?.code ?? error.name;
+  }
+}

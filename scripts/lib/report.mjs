@@ -1,0 +1,60 @@
+// What the scripts say to a person: steps, their time, and failures in one plain sentence.
+
+const colour = process.stdout.isTTY && !process.env.NO_COLOR;
+const paint = (code) => (text) => (colour ? `\x1b[${code}m${text}\x1b[0m` : text);
+
+export const bold = paint('1');
+export const dim = paint('2');
+export const green = paint('32');
+export const red = paint('31');
+export const yellow = paint('33');
+
+/** A failure that a person can act on: `message` says what is wrong, `remedy` how to get on. */
+export class PlainError extends Error {
+  constructor(message, remedy = '') {
+    super(message);
+    this.remedy = remedy;
+  }
+}
+
+/** `1234` ms as `1.2 s`, `83000` ms as `1 min 23 s`. */
+export function duration(ms) {
+  if (ms < 100_000) return `${(ms / 1000).toFixed(1)} s`;
+  const seconds = Math.round(ms / 1000);
+  return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+}
+
+/** Bytes as KiB, as the platform counts its limits. */
+export const kib = (bytes) => `${(bytes / 1024).toFixed(0)} KiB`;
+
+export const say = (text = '') => console.log(text);
+export const ok = (name, detail = '') => say(`  ${green('ok')}   ${name}${detail ? dim(`  ${detail}`) : ''}`);
+export const doing = (name, detail = '') => say(`  ${bold('..')}   ${name}${detail ? dim(`  ${detail}`) : ''}`);
+export const warn = (text) => say(`  ${yellow('note')} ${text}`);
+
+/** Shows that a silent step is alive: rewrites one line on a terminal, adds a line now and then elsewhere. */
+export function ticker(name) {
+  const started = Date.now();
+  const line = () => `  ${bold('..')}   ${name} ${dim(`(${duration(Date.now() - started)})`)}`;
+  const timer = setInterval(
+    () => (process.stdout.isTTY ? process.stdout.write(`\r${line()}`) : say(line())),
+    process.stdout.isTTY ? 500 : 15_000,
+  );
+  return () => {
+    clearInterval(timer);
+    if (process.stdout.isTTY) process.stdout.write('\r\x1b[K');
+    return Date.now() - started;
+  };
+}
+
+/** Runs a script's main function and turns its failure into plain words and an exit code. */
+export async function main(run) {
+  try {
+    await run();
+  } catch (error) {
+    if (!(error instanceof PlainError)) throw error;
+    console.error(`\n${red('failed:')} ${error.message}`);
+    if (error.remedy) console.error(error.remedy);
+    process.exitCode = 1;
+  }
+}
