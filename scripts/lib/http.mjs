@@ -42,15 +42,21 @@ export function choosePort(argument, fallback = 8787) {
 export async function untilHealthy(url, { gone, timeout_ms = 60_000 }) {
   const deadline = Date.now() + timeout_ms;
   let last = 'no answer';
+  let over = false;
   const poll = async () => {
     while (Date.now() < deadline) {
+      if (over) return;
       last = await ask(url);
       if (last === 200) return;
       await delay(POLL_MS);
     }
     throw new PlainError(`${url} did not answer 200 within ${timeout_ms / 1000} s (last: ${last}).`);
   };
-  await Promise.race([poll(), gone]);
+  try {
+    await Promise.race([poll(), gone]);
+  } finally {
+    over = true;
+  }
 }
 
 async function ask(url) {
