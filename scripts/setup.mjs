@@ -10,8 +10,9 @@ import { fileURLToPath } from 'node:url';
 
 import { output, run, runQuietly } from './lib/children.mjs';
 import { withLock } from './lib/lock.mjs';
+import { main } from './lib/main.mjs';
 import { cacheRoot, inModules, inRoot } from './lib/paths.mjs';
-import { PlainError, bold, doing, duration, main, ok, say, warn } from './lib/report.mjs';
+import { PlainError, bold, doing, duration, ok, say, warn } from './lib/report.mjs';
 import * as tools from './lib/tools.mjs';
 
 const RUSTUP_REMEDY = 'Get rustup from https://rustup.rs, open a new shell, and run this again.';

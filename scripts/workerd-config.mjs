@@ -11,8 +11,9 @@ import { dirname, isAbsolute, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 
+import { main } from './lib/main.mjs';
 import { inRoot, workerdBinary } from './lib/paths.mjs';
-import { PlainError, main, say } from './lib/report.mjs';
+import { PlainError, say } from './lib/report.mjs';
 import { wranglerSettings } from './lib/settings.mjs';
 
 const ASSETS_WORKER = fileURLToPath(new URL('./lib/assets-worker.mjs', import.meta.url));

@@ -106,9 +106,15 @@ export function background(command, args, { env, cwd, stdio = ['ignore', 'inheri
   return start(command, args, { env, cwd, stdio });
 }
 
-/** Waits until a background child ends and says so in plain words; never returns when we are being stopped. */
-export async function untilGone(child, name) {
-  const end = await child.exited;
-  if (stopping) return new Promise(() => {});
-  throw new PlainError(`${name} ended by itself (${end.error?.message ?? end.signal ?? `exit code ${end.code}`}).`);
+/**
+ * A promise that rejects, in plain words, when a background child ends by itself. It may be awaited late or
+ * never; while we are being stopped it stays pending.
+ */
+export function untilGone(child, name) {
+  const gone = child.exited.then(({ code, signal, error }) => {
+    if (stopping) return new Promise(() => {});
+    throw new PlainError(`${name} ended by itself (${error?.message ?? signal ?? `exit code ${code}`}).`);
+  });
+  gone.catch(() => {});
+  return gone;
 }

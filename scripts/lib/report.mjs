@@ -46,15 +46,3 @@ export function ticker(name) {
     return Date.now() - started;
   };
 }
-
-/** Runs a script's main function and turns its failure into plain words and an exit code. */
-export async function main(run) {
-  try {
-    await run();
-  } catch (error) {
-    if (!(error instanceof PlainError)) throw error;
-    console.error(`\n${red('failed:')} ${error.message}`);
-    if (error.remedy) console.error(error.remedy);
-    process.exitCode = 1;
-  }
-}

@@ -1,0 +1,67 @@
+// Settings for running on this machine beside the provider simulator: a demo tenant, its key, its routes.
+// Everything here is public knowledge; servers that use it listen on 127.0.0.1 only.
+
+import { createHash, createHmac } from 'node:crypto';
+
+const DEMO_PEPPER = 'pepper-for-local-use-only';
+const DEMO_SEED = createHash('sha256').update('holdfast demo').digest('hex').slice(0, 32);
+const CHAT_PATH = '/v1/chat/completions';
+
+/** A client key of `tenant` (`[a-z0-9-]{1,32}`) from 32 random hex digits; the last 8 digits are a checksum. */
+export function clientKey(tenant, hex32) {
+  const body = `hfk_${tenant}_${hex32}`;
+  return body + createHash('sha256').update(body).digest('hex').slice(0, 8);
+}
+
+/** What TENANTS holds instead of a key: HMAC-SHA256 of the whole key under KEY_PEPPER, in hex. */
+export const keyDigest = (pepper, key) => createHmac('sha256', pepper).update(key).digest('hex');
+
+/** The key of the demo tenant, the same on every machine. */
+export const demoKey = () => clientKey('demo', DEMO_SEED);
+
+function demoRoutes() {
+  const chat = (name, model, terms) => ({ name, match: { path: CHAT_PATH, model }, provider: 'simulator', ...terms });
+  return [
+    chat('chat-detach', 'sim-detach*', { on_disconnect: 'detach' }),
+    chat('chat-cancel', 'sim-cancel*', { on_disconnect: 'cancel' }),
+    chat('chat-edge', 'sim-edge*', { on_disconnect: 'detach', owner: 'edge', total_ms: 25_000 }),
+    { name: 'default', provider: 'simulator', on_disconnect: 'detach', allow_override: true },
+  ];
+}
+
+/** The demo tenant, whose key is `demoKey()` under this pepper. */
+export const demoTenant = (pepper) => ({
+  id: 'demo',
+  keys: [{ id: 'key_demo', digest: keyDigest(pepper, demoKey()) }],
+  grant_micros: 50_000_000,
+  budget: { limit_micros: 50_000_000, period: 'month' },
+  concurrency: 32,
+  detached_max: 16,
+  routes: demoRoutes(),
+});
+
+/** The simulator as a provider: any model, at 3 and 15 dollars per million tokens. */
+export const simulatorProvider = (origin) => ({
+  name: 'simulator',
+  origin,
+  dialect: 'openai-chat',
+  secret: 'SIMULATOR_API_KEY',
+  max_tokens_field: 'max_completion_tokens',
+  prices: {
+    version: 'local',
+    models: [{ model: '*', input_micros_per_million: 3_000_000, output_micros_per_million: 15_000_000 }],
+  },
+});
+
+/**
+ * All variables of a local Worker whose provider is the simulator at `simulatorOrigin`
+ * (for example `http://127.0.0.1:4000`). Without `tenants` there is the demo tenant alone.
+ */
+export function localVars({ simulatorOrigin, tenants, pepper = DEMO_PEPPER }) {
+  return {
+    KEY_PEPPER: pepper,
+    SIMULATOR_API_KEY: 'simulator-takes-any-key',
+    PROVIDERS: JSON.stringify([simulatorProvider(simulatorOrigin)]),
+    TENANTS: JSON.stringify(tenants ?? [demoTenant(pepper)]),
+  };
+}
