@@ -27,8 +27,9 @@ await main(async () => {
   const { values } = parseArgs({
     options: { port: { type: 'string' }, storage: { type: 'string' }, host: { type: 'string', default: '127.0.0.1' } },
   });
+  const { host } = values;
   const port = choosePort(values.port);
-  await requireFreePort(port, 'npm run serve -- --port 9000');
+  await requireFreePort(port, 'npm run serve -- --port 9000', host);
   await setup();
   const folder = await build();
   const vars = devVars();
@@ -36,10 +37,11 @@ await main(async () => {
 
   const storage = values.storage ? resolve(values.storage) : inRoot('.holdfast', 'serve');
   const out = join(storage, 'config.capnp');
-  await writeConfig({ out, port, host: values.host, storage: join(storage, 'objects'), build: folder, vars });
+  await writeConfig({ out, port, host, storage: join(storage, 'objects'), build: folder, vars });
   say(bold('Serve'));
   const gone = untilGone(background(workerdBinary(), ['serve', out]), 'workerd');
-  await untilHealthy(`http://127.0.0.1:${port}/healthz`, { gone });
-  say(`${green('ready')}  http://${values.host}:${port}  storage in ${storage}  (Ctrl-C ends it)`);
+  const reachable = host === '0.0.0.0' ? '127.0.0.1' : host;
+  await untilHealthy(`http://${reachable}:${port}/healthz`, { gone });
+  say(`${green('ready')}  http://${reachable}:${port}  storage in ${storage}  (Ctrl-C ends it)`);
   await gone;
 });

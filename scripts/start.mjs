@@ -22,7 +22,13 @@ const SIMULATOR_READY = /listening on (http:\/\/\S+)/;
 const HEALTHY_WITHIN_MS = 120_000;
 
 /** Nothing that wrangler does here may call home or ask a question. */
-const WRANGLER_ENV = { WRANGLER_SEND_METRICS: 'false', WRANGLER_SEND_ERROR_REPORTS: 'false', WRANGLER_HIDE_BANNER: 'true', CI: '1' };
+const WRANGLER_ENV = {
+  CI: '1',
+  CLOUDFLARE_CF_FETCH_ENABLED: 'false',
+  WRANGLER_HIDE_BANNER: 'true',
+  WRANGLER_SEND_ERROR_REPORTS: 'false',
+  WRANGLER_SEND_METRICS: 'false',
+};
 
 async function startSimulator() {
   say(bold('Provider simulator'));
@@ -57,13 +63,14 @@ const quoted = (value) => {
   return `${quote}${value}${quote}`;
 };
 
-async function startWrangler(port, varsFile) {
+/** Starts `wrangler dev`; returns what rejects when it ends. */
+function startWrangler({ port, inspectorPort, varsFile }) {
   say(bold('Worker'));
-  const args = ['dev', '--local', '--ip', '127.0.0.1', '--port', port, '--inspector-port', await freePort()];
-  args.push('--persist-to', inRoot('.wrangler', 'state'), '--env-file', varsFile, '--log-level', 'warn');
-  args.push('--show-interactive-dev-session=false');
-  const child = background(process.execPath, [WRANGLER, ...args.map(String)], { env: WRANGLER_ENV });
-  return untilGone(child, 'wrangler dev');
+  const where = ['--local', '--ip', '127.0.0.1', '--port', `${port}`, '--inspector-port', `${inspectorPort}`];
+  const what = ['--persist-to', inRoot('.wrangler', 'state'), '--env-file', varsFile];
+  const how = ['--log-level', 'warn', '--show-interactive-dev-session=false'];
+  const child = background(process.execPath, [WRANGLER, 'dev', ...where, ...what, ...how], { env: WRANGLER_ENV });
+  return { gone: untilGone(child, 'wrangler dev') };
 }
 
 function greet(port) {
@@ -92,7 +99,8 @@ await main(async () => {
   await setup();
   await build();
   const simulator = await startSimulator();
-  const gone = Promise.race([simulator.gone, await startWrangler(port, writeVars(simulator.origin))]);
+  const worker = startWrangler({ port, inspectorPort: await freePort(), varsFile: writeVars(simulator.origin) });
+  const gone = Promise.race([simulator.gone, worker.gone]);
   await untilHealthy(`http://127.0.0.1:${port}/healthz`, { gone, timeout_ms: HEALTHY_WITHIN_MS });
   greet(port);
   await gone;

@@ -23,9 +23,9 @@ function listens(port, host) {
 export const freePort = (host = '127.0.0.1') => listens(0, host);
 
 /** Says in plain words if somebody else listens on the port. */
-export async function requireFreePort(port, how) {
-  if (await listens(port, '127.0.0.1')) return;
-  throw new PlainError(`Port ${port} on 127.0.0.1 is in use.`, `End what listens there, or choose another: ${how}`);
+export async function requireFreePort(port, how, host = '127.0.0.1') {
+  if (await listens(port, host)) return;
+  throw new PlainError(`Port ${port} on ${host} is in use.`, `End what listens there, or choose another: ${how}`);
 }
 
 /** The port that a person asked for by `--port` or PORT. */
