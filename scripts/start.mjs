@@ -15,20 +15,12 @@ import { main } from './lib/main.mjs';
 import { WRANGLER, inRoot } from './lib/paths.mjs';
 import { PlainError, bold, dim, green, ok, say, warn } from './lib/report.mjs';
 import { devVars } from './lib/settings.mjs';
+import { wranglerEnvironment } from './lib/tools.mjs';
 import { demoKey, localVars } from './local-vars.mjs';
 import { setup } from './setup.mjs';
 
 const SIMULATOR_READY = /listening on (http:\/\/\S+)/;
 const HEALTHY_WITHIN_MS = 120_000;
-
-/** Nothing that wrangler does here may call home or ask a question. */
-const WRANGLER_ENV = {
-  CI: '1',
-  CLOUDFLARE_CF_FETCH_ENABLED: 'false',
-  WRANGLER_HIDE_BANNER: 'true',
-  WRANGLER_SEND_ERROR_REPORTS: 'false',
-  WRANGLER_SEND_METRICS: 'false',
-};
 
 async function startSimulator() {
   say(bold('Provider simulator'));
@@ -69,7 +61,7 @@ function startWrangler({ port, inspectorPort, varsFile }) {
   const where = ['--local', '--ip', '127.0.0.1', '--port', `${port}`, '--inspector-port', `${inspectorPort}`];
   const what = ['--persist-to', inRoot('.wrangler', 'state'), '--env-file', varsFile];
   const how = ['--log-level', 'warn', '--show-interactive-dev-session=false'];
-  const child = background(process.execPath, [WRANGLER, 'dev', ...where, ...what, ...how], { env: WRANGLER_ENV });
+  const child = background(process.execPath, [WRANGLER, 'dev', ...where, ...what, ...how], { env: wranglerEnvironment });
   return { gone: untilGone(child, 'wrangler dev') };
 }
 

@@ -37,7 +37,16 @@ export const buildEnvironment = () => ({
   ESBUILD_BIN: inModules('esbuild', 'bin', 'esbuild'),
 });
 
-/** `[1, 91]` is at most `1.95.0`. */
+/** With these, wrangler asks no questions and calls no other host. */
+export const wranglerEnvironment = {
+  CI: '1',
+  CLOUDFLARE_CF_FETCH_ENABLED: 'false',
+  WRANGLER_HIDE_BANNER: 'true',
+  WRANGLER_SEND_ERROR_REPORTS: 'false',
+  WRANGLER_SEND_METRICS: 'false',
+};
+
+/** Whether a version such as `1.95.0` is at least `[1, 91]`. */
 export function atLeast(version, minimum) {
   const parts = version.split('.').map(Number);
   const [major, minor] = [parts[0] ?? 0, parts[1] ?? 0];
