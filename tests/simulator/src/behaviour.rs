@@ -1,0 +1,262 @@
+//! The keys of a model name, `NAME?key=value&key=value`.
+//!
+//! NAME is `gen`, or anything that starts with `sim` or `gpt` (a generated
+//! stream), or `recording/FILE` (a recorded one). Offsets count bytes of the
+//! HTTP body as sent (compressed ones with `gzip=1`), without chunk framing.
+//! An unknown key is an error 400: a typo in a test must not go unnoticed.
+//!
+//! | key | meaning (default) |
+//! |---|---|
+//! | `tokens` | number of content chunks (20) |
+//! | `text=multibyte` | tokens with multi-byte characters and JSON escapes |
+//! | `finish` | finish reason (`stop`) |
+//! | `prompt_tokens` (12), `completion_tokens` (= `tokens`), `cached_tokens` (0), `reasoning_tokens` (0) | the reported usage |
+//! | `usage=none` | never reports usage, asked for or not |
+//! | `error_after=n` | after n content chunks an error event in the stream, then a clean end without `[DONE]` |
+//! | `headers_ms` | delay before the head (0) |
+//! | `first_ms` | delay between the head and the first body byte (0) |
+//! | `interval_ms` | time between two events (0). An answer that is not streamed is delayed by `interval_ms` × `tokens` instead |
+//! | `status` | answers this status with OpenAI's error JSON |
+//! | `retry_after`, `location` | the headers of that name |
+//! | `split=n` | n bytes per write and HTTP chunk, regardless of events |
+//! | `cut=k,k2,…` | writes and HTTP chunks end at these offsets, regardless of events |
+//! | `coalesce=n` | n events per write and HTTP chunk (1) |
+//! | `gap_ms` | pause between two writes, so that the peer sees them apart (0) |
+//! | `gzip=1` | `Content-Encoding: gzip`, flushed after each event, although not asked for |
+//! | `drop=1` | resets the connection instead of sending a head |
+//! | `reset_at=k` | RST once exactly k body bytes have reached the peer's kernel |
+//! | `fin_at=k` | FIN after k bytes, without the chunk terminator |
+//! | `end_at=k` | clean chunked end after k bytes |
+//! | `stall_at=k` | sends nothing more after k bytes, keeps the socket; with `stall_ms` goes on after that time |
+//! | `tag` | free label for the log |
+//!
+//! If several of the faults that end an answer are given, the smallest offset
+//! acts (at equal ones: reset, fin, end, stall). One beyond the end never acts;
+//! one equal to the length acts before the chunk terminator.
+
+use crate::refusal::Refusal;
+
+/// More would make bodies of hundreds of megabytes.
+const TOKENS_MAX: u64 = 1_000_000;
+
+/// Where the body comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A generated answer.
+    Generated,
+    /// A recording, by its name without `.sse`.
+    Recording(String),
+}
+
+/// A parsed model name. Times are in milliseconds, offsets in body bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each field is the key of that name, see the module's table")]
+pub struct Behaviour {
+    /// The part before `?`, which is the model that the answer names.
+    pub name: String,
+    pub source: Source,
+    pub tokens: u64,
+    pub multibyte: bool,
+    pub finish: String,
+    pub prompt_tokens: u64,
+    pub completion_tokens: Option<u64>,
+    pub cached_tokens: u64,
+    pub reasoning_tokens: u64,
+    pub usage: bool,
+    pub error_after: Option<u64>,
+    pub headers_ms: u64,
+    pub first_ms: u64,
+    pub interval_ms: u64,
+    pub status: Option<u16>,
+    pub retry_after: Option<String>,
+    pub location: Option<String>,
+    pub split: Option<usize>,
+    pub cut: Vec<usize>,
+    pub coalesce: usize,
+    pub gap_ms: u64,
+    pub gzip: bool,
+    pub drop: bool,
+    pub reset_at: Option<usize>,
+    pub fin_at: Option<usize>,
+    pub end_at: Option<usize>,
+    pub stall_at: Option<usize>,
+    pub stall_ms: Option<u64>,
+}
+
+impl Behaviour {
+    fn named(name: &str, source: Source) -> Self {
+        Self {
+            name: name.to_owned(),
+            source,
+            tokens: 20,
+            multibyte: false,
+            finish: "stop".to_owned(),
+            prompt_tokens: 12,
+            completion_tokens: None,
+            cached_tokens: 0,
+            reasoning_tokens: 0,
+            usage: true,
+            error_after: None,
+            headers_ms: 0,
+            first_ms: 0,
+            interval_ms: 0,
+            status: None,
+            retry_after: None,
+            location: None,
+            split: None,
+            cut: Vec::new(),
+            coalesce: 1,
+            gap_ms: 0,
+            gzip: false,
+            drop: false,
+            reset_at: None,
+            fin_at: None,
+            end_at: None,
+            stall_at: None,
+            stall_ms: None,
+        }
+    }
+
+    /// Reads a model name.
+    pub(crate) fn parse(model: &str) -> Result<Self, Refusal> {
+        let (name, keys) = model.split_once('?').unwrap_or((model, ""));
+        let mut behaviour = Self::named(name, source_of(name)?);
+        let mut seen = Vec::new();
+        for pair in keys.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) =
+                pair.split_once('=').ok_or_else(|| Refusal::invalid(format!("{pair:?} is not key=value")))?;
+            if seen.contains(&key) {
+                return Err(Refusal::invalid(format!("key {key} is given twice")));
+            }
+            seen.push(key);
+            behaviour
+                .set(key, value)
+                .ok_or_else(|| Refusal::invalid(format!("unknown key or bad value: {key}={value}")))?;
+        }
+        Ok(behaviour)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Option<()> {
+        match key {
+            "tokens" => self.tokens = number(value).filter(|n| *n <= TOKENS_MAX)?,
+            "text" => self.multibyte = one_of(value, &[("multibyte", true), ("ascii", false)])?,
+            "finish" => self.finish = value.to_owned(),
+            "prompt_tokens" => self.prompt_tokens = number(value)?,
+            "completion_tokens" => self.completion_tokens = Some(number(value)?),
+            "cached_tokens" => self.cached_tokens = number(value)?,
+            "reasoning_tokens" => self.reasoning_tokens = number(value)?,
+            "usage" => self.usage = one_of(value, &[("none", false)])?,
+            "error_after" => self.error_after = Some(number(value)?),
+            "headers_ms" => self.headers_ms = number(value)?,
+            "first_ms" => self.first_ms = number(value)?,
+            "interval_ms" => self.interval_ms = number(value)?,
+            "gap_ms" => self.gap_ms = number(value)?,
+            "stall_ms" => self.stall_ms = Some(number(value)?),
+            "status" => self.status = Some(status(value)?),
+            "retry_after" => self.retry_after = Some(header_value(value)?),
+            "location" => self.location = Some(header_value(value)?),
+            // Only the log cares, see `tag`.
+            "tag" => {}
+            _ => return self.set_bytes(key, value),
+        }
+        Some(())
+    }
+
+    fn set_bytes(&mut self, key: &str, value: &str) -> Option<()> {
+        match key {
+            "split" => self.split = Some(number(value).filter(|n| *n > 0)?),
+            "cut" => self.cut = value.split(',').map(number).collect::<Option<_>>()?,
+            "coalesce" => self.coalesce = number(value).filter(|n| *n > 0)?,
+            "gzip" => self.gzip = one_of(value, &[("1", true), ("0", false)])?,
+            "drop" => self.drop = one_of(value, &[("1", true), ("0", false)])?,
+            "reset_at" => self.reset_at = Some(number(value)?),
+            "fin_at" => self.fin_at = Some(number(value)?),
+            "end_at" => self.end_at = Some(number(value)?),
+            "stall_at" => self.stall_at = Some(number(value)?),
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// The tag of a model name, even of one that is otherwise refused.
+pub(crate) fn tag(model: &str) -> Option<&str> {
+    let (_, keys) = model.split_once('?')?;
+    keys.split('&').find_map(|pair| pair.strip_prefix("tag="))
+}
+
+fn source_of(name: &str) -> Result<Source, Refusal> {
+    if let Some(file) = name.strip_prefix("recording/") {
+        return Ok(Source::Recording(file.to_owned()));
+    }
+    if name == "gen" || name.starts_with("sim") || name.starts_with("gpt") {
+        return Ok(Source::Generated);
+    }
+    Err(Refusal::not_found(
+        format!("The model `{name}` does not exist or you do not have access to it."),
+        Some("model_not_found"),
+    ))
+}
+
+fn number<N: TryFrom<u64>>(value: &str) -> Option<N> {
+    let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    let number: u64 = digits.then(|| value.parse().ok())??;
+    N::try_from(number).ok()
+}
+
+fn status(value: &str) -> Option<u16> {
+    number(value).filter(|status| *status == 200 || (300..=599).contains(status))
+}
+
+fn header_value(value: &str) -> Option<String> {
+    let printable = value.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    printable.then(|| value.to_owned())
+}
+
+fn one_of(value: &str, choices: &[(&str, bool)]) -> Option<bool> {
+    choices.iter().find(|(name, _)| *name == value).map(|(_, meaning)| *meaning)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_name_has_the_defaults() {
+        let behaviour = Behaviour::parse("gpt-4o-mini").unwrap();
+        assert_eq!(behaviour, Behaviour::named("gpt-4o-mini", Source::Generated));
+        assert_eq!(behaviour.tokens, 20);
+    }
+
+    #[test]
+    fn keys_are_read() {
+        let behaviour = Behaviour::parse("gen?tokens=3&cut=5,9&reset_at=40&split=7&tag=a b&usage=none").unwrap();
+        assert_eq!(behaviour.tokens, 3);
+        assert_eq!(behaviour.cut, vec![5, 9]);
+        assert_eq!(behaviour.reset_at, Some(40));
+        assert_eq!(behaviour.split, Some(7));
+        assert_eq!(tag("gen?tokens=3&tag=a b&usage=none"), Some("a b"));
+        assert!(!behaviour.usage);
+    }
+
+    #[test]
+    fn mistakes_are_refused() {
+        for model in [
+            "gen?token=3",
+            "gen?tokens=-1",
+            "gen?tokens=+1",
+            "gen?tokens=1000001",
+            "gen?tokens",
+            "gen?split=0",
+            "gen?cut=",
+            "gen?cut=1,,2",
+            "gen?tokens=1&tokens=1",
+            "gen?status=100",
+            "gen?usage=some",
+        ] {
+            assert_eq!(Behaviour::parse(model).unwrap_err().status, 400, "{model}");
+        }
+        assert_eq!(Behaviour::parse("claude").unwrap_err().status, 404);
+        assert_eq!(Behaviour::parse("general").unwrap_err().status, 404);
+    }
+}

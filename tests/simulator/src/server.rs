@@ -1,0 +1,231 @@
+//! Accepts connections and routes requests.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use crate::behaviour::{self, Behaviour};
+use crate::connection::{Connection, Gone, NoRequest};
+use crate::http::Head;
+use crate::log::{Received, RequestLog};
+use crate::play;
+use crate::recordings::Recordings;
+use crate::refusal::Refusal;
+use crate::script::{Ask, Script};
+
+/// What all connections of a simulator share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) recordings: Recordings,
+    pub(crate) log: RequestLog,
+}
+
+/// Serves until the task is aborted; its connections then end with it.
+pub(crate) async fn accept_loop(listener: TcpListener, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    let mut number = 0;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                number += 1;
+                let connection = serve(stream, number, Arc::clone(&shared));
+                connections.spawn(connection);
+            }
+            Err(error) => {
+                // Out of descriptors, most likely: give connections time to end.
+                eprintln!("holdfast-simulator: accept: {error}");
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        }
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn serve(stream: TcpStream, number: u64, shared: Arc<Shared>) {
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let mut connection = Connection::new(stream);
+    loop {
+        let (head, body) = match connection.read_request().await {
+            Ok(request) => request,
+            Err(NoRequest::Gone) => return,
+            Err(NoRequest::Bad(bad)) => {
+                let answer = Answer::refusal(&Refusal::invalid(bad.0));
+                if answer.send(&mut connection, true).await.is_ok() {
+                    connection.finish().await;
+                }
+                return;
+            }
+        };
+        let next = if head.method == "POST" && head.path == "/v1/chat/completions" {
+            chat(connection, number, &shared, &head, &body).await
+        } else {
+            other(connection, &shared, &head).await
+        };
+        match next {
+            Some(same) => connection = same,
+            None => return,
+        }
+    }
+}
+
+/// An answer that is neither logged nor disturbed.
+struct Answer {
+    status: u16,
+    headers: Vec<(&'static str, String)>,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn json(value: &Value) -> Self {
+        Self {
+            status: 200,
+            headers: vec![("content-type", "application/json".to_owned())],
+            body: value.to_string().into_bytes(),
+        }
+    }
+
+    fn refusal(refusal: &Refusal) -> Self {
+        Self {
+            status: refusal.status,
+            headers: vec![("content-type", "application/json".to_owned())],
+            body: refusal.body(),
+        }
+    }
+
+    async fn send(self, connection: &mut Connection, close: bool) -> Result<(), Gone> {
+        let head = play::head(self.status, &self.headers, Some(self.body.len()), close);
+        let mut bytes = head.into_bytes();
+        bytes.extend_from_slice(&self.body);
+        connection.write_plain(&bytes).await
+    }
+}
+
+async fn other(mut connection: Connection, shared: &Shared, head: &Head) -> Option<Connection> {
+    let answer = route(shared, head).unwrap_or_else(|refusal| Answer::refusal(&refusal));
+    answer.send(&mut connection, head.close).await.ok()?;
+    if head.close {
+        connection.finish().await;
+        return None;
+    }
+    Some(connection)
+}
+
+fn route(shared: &Shared, head: &Head) -> Result<Answer, Refusal> {
+    match (head.method.as_str(), head.path.as_str()) {
+        ("GET", "/__log") => Ok(Answer::json(&shared.log.entries(head.query("tag")).into())),
+        ("DELETE", "/__log") => {
+            shared.log.clear();
+            Ok(Answer::json(&json!({"cleared": true})))
+        }
+        ("GET", "/__expected") => expected(shared, head),
+        ("GET", "/v1/models") => {
+            authorization(head)?;
+            Ok(Answer::json(&models(shared)))
+        }
+        (_, "/__log" | "/__expected" | "/v1/models" | "/v1/chat/completions") => Err(Refusal {
+            status: 405,
+            message: format!("Not allowed to {} on {}.", head.method, head.path),
+            kind: "invalid_request_error",
+            code: Some("method_not_supported"),
+        }),
+        (method, path) => Err(Refusal::not_found(format!("Invalid URL ({method} {path})"), Some("unknown_url"))),
+    }
+}
+
+fn models(shared: &Shared) -> Value {
+    let recordings = shared.recordings.names().map(|name| format!("recording/{name}"));
+    let data: Vec<Value> = std::iter::once("gen".to_owned())
+        .chain(recordings)
+        .map(|id| json!({"id": id, "object": "model", "created": 0, "owned_by": "simulator"}))
+        .collect();
+    json!({"object": "list", "data": data})
+}
+
+/// The body bytes that a request would get. With `faults=false` the whole body, as
+/// if nothing went wrong on the way.
+fn expected(shared: &Shared, head: &Head) -> Result<Answer, Refusal> {
+    const KEYS: [&str; 4] = ["model", "include_usage", "stream", "faults"];
+    if let Some((key, _)) = head.query.iter().find(|(key, _)| !KEYS.contains(&key.as_str())) {
+        return Err(Refusal::invalid(format!("unknown query key {key}: is the model name percent-encoded?")));
+    }
+    let flag = |name: &str, default: bool| match head.query(name) {
+        None => Ok(default),
+        Some("true") => Ok(true),
+        Some("false") => Ok(false),
+        Some(_) => Err(Refusal::invalid(format!("{name} must be true or false"))),
+    };
+    let model = head.query("model").ok_or_else(|| Refusal::invalid("model is missing"))?;
+    let ask = Ask { model, stream: flag("stream", true)?, include_usage: flag("include_usage", false)? };
+    let script = Script::new(ask, &Behaviour::parse(model)?, &shared.recordings)?;
+    let body = if flag("faults", true)? { script.sent() } else { &script.events.bytes };
+    Ok(Answer {
+        status: 200,
+        headers: vec![("content-type", "application/octet-stream".to_owned())],
+        body: body.to_vec(),
+    })
+}
+
+async fn chat(connection: Connection, number: u64, shared: &Shared, head: &Head, body: &[u8]) -> Option<Connection> {
+    let body: Result<Value, _> = serde_json::from_slice(body).map_err(|_| String::from_utf8_lossy(body).into_owned());
+    let script = script(shared, head, body.as_ref().ok()).unwrap_or_else(|refusal| Script::refusal(&refusal));
+    let body = body.unwrap_or_else(Value::from);
+    let entry = shared.log.add(Received {
+        connection: number,
+        model: body["model"].as_str().map(str::to_owned),
+        tag: body["model"].as_str().and_then(behaviour::tag).map(str::to_owned),
+        stream: body["stream"] == true,
+        authorization_sha256: head.header("authorization").map(sha256),
+        headers: logged_headers(head),
+        body,
+    });
+    play::play(connection, &script, &entry, head.close).await
+}
+
+fn script(shared: &Shared, head: &Head, body: Option<&Value>) -> Result<Script, Refusal> {
+    authorization(head)?;
+    let body = body
+        .filter(|body| body.is_object())
+        .ok_or_else(|| Refusal::invalid("We could not parse the JSON body of your request."))?;
+    let model = body["model"].as_str().ok_or_else(|| Refusal::invalid("you must provide a model parameter"))?;
+    if !body["messages"].is_array() {
+        return Err(Refusal::invalid("Missing required parameter: 'messages'."));
+    }
+    let behaviour = Behaviour::parse(model)?;
+    let ask =
+        Ask { model, stream: body["stream"] == true, include_usage: body["stream_options"]["include_usage"] == true };
+    Script::new(ask, &behaviour, &shared.recordings)
+}
+
+/// Any key will do, but there must be one.
+fn authorization(head: &Head) -> Result<(), Refusal> {
+    let value = head.header("authorization").unwrap_or("");
+    match value.split_once(' ') {
+        Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") && !key.trim().is_empty() => Ok(()),
+        _ => Err(Refusal::for_status(401)),
+    }
+}
+
+/// The log holds no credentials: of the authorization only its digest.
+fn logged_headers(head: &Head) -> Map<String, Value> {
+    let mut headers = Map::new();
+    for (name, value) in &head.headers {
+        if name == "authorization" {
+            continue;
+        }
+        let joined = match headers.get(name).and_then(Value::as_str) {
+            Some(before) => format!("{before}, {value}"),
+            None => value.clone(),
+        };
+        headers.insert(name.clone(), joined.into());
+    }
+    headers
+}
+
+fn sha256(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
