@@ -1,5 +1,5 @@
 //! Holdfast edge.
-pub use holdfast_objects::ReservationObject;
+pub use holdfast_objects::{ReservationObject, TenantObject};
 use worker::*;
 #[event(fetch)]
 async fn fetch(_req: Request, env: Env, _ctx: Context) -> Result<Response> {

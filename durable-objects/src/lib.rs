@@ -1,10 +1,24 @@
-//! The Durable Objects of Holdfast.
-use worker::*;
-#[durable_object(alarm)]
-/// x
-pub struct ReservationObject { state: State, env: Env }
-impl DurableObject for ReservationObject {
-    fn new(state: State, env: Env) -> Self { Self { state, env } }
-    async fn fetch(&self, _req: Request) -> Result<Response> { let _ = (&self.state, &self.env); Response::ok("hi") }
-    async fn alarm(&self) -> Result<Response> { Response::empty() }
-}
+//! The Durable Objects of Holdfast and what the edge shares with them: thin shells that load, apply, store, arm and
+//! reply. Rules live in `holdfast-core`.
+//!
+//! | module | room |
+//! |---|---|
+//! | [`reservation`] | one generation: aggregate, chunk log, driver, readers, outbox |
+//! | [`tenant`] | one tenant: keys, routes, holds, ledger, due list |
+//! | [`pump`] | from the provider's body to a log; used by the object and by the edge |
+//! | [`egress`] | the only place that calls a provider |
+//! | [`rpc`] | calls between edge and objects |
+
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod egress;
+pub mod pump;
+pub mod reservation;
+pub mod rpc;
+pub mod settings;
+pub mod sql;
+pub mod tenant;
+
+pub use reservation::ReservationObject;
+pub use tenant::TenantObject;

@@ -1,0 +1,91 @@
+//! Money as integer micro-USD. JavaScript numbers lie between Rust and SQLite, so an amount stays below 2^53.
+
+use core::fmt;
+use serde::{Deserialize, Serialize};
+
+/// An amount in micro-USD (1 USD = 1,000,000).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u64", into = "u64")]
+pub struct Micros(u64);
+
+/// A result would be negative or 2^53 or more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MoneyError;
+
+impl fmt::Display for MoneyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("amount out of range")
+    }
+}
+
+impl Micros {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+    /// The largest amount: 2^53 − 1, about nine thousand million USD.
+    pub const MAX: Self = Self((1 << 53) - 1);
+
+    /// An amount in micro-USD.
+    ///
+    /// # Errors
+    /// [`MoneyError`] at 2^53 and above.
+    pub const fn new(micros: u64) -> Result<Self, MoneyError> {
+        if micros <= Self::MAX.0 { Ok(Self(micros)) } else { Err(MoneyError) }
+    }
+
+    /// The number of micro-USD.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// Sum.
+    ///
+    /// # Errors
+    /// [`MoneyError`] when out of range.
+    pub fn plus(self, other: Self) -> Result<Self, MoneyError> {
+        self.0.checked_add(other.0).ok_or(MoneyError).and_then(Self::new)
+    }
+
+    /// Difference.
+    ///
+    /// # Errors
+    /// [`MoneyError`] when `other` is larger.
+    pub fn minus(self, other: Self) -> Result<Self, MoneyError> {
+        self.0.checked_sub(other.0).map(Self).ok_or(MoneyError)
+    }
+
+    /// Difference, zero when `other` is larger.
+    #[must_use]
+    pub const fn saturating_minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl TryFrom<u64> for Micros {
+    type Error = MoneyError;
+    fn try_from(micros: u64) -> Result<Self, MoneyError> {
+        Self::new(micros)
+    }
+}
+
+impl From<Micros> for u64 {
+    fn from(amount: Micros) -> Self {
+        amount.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_is_checked_at_both_ends() {
+        let one = Micros::new(1).unwrap();
+        assert_eq!(Micros::MAX.plus(one), Err(MoneyError));
+        assert_eq!(Micros::ZERO.minus(one), Err(MoneyError));
+        assert_eq!(one.plus(one), Micros::new(2));
+        assert!(serde_json::from_str::<Micros>("9007199254740992").is_err());
+        assert!(serde_json::from_str::<Micros>("-1").is_err());
+        assert!(serde_json::from_str::<Micros>("1.5").is_err());
+    }
+}

@@ -1,0 +1,133 @@
+//! Why a command was refused. A refusal changes nothing and leaves nothing held. Codes are stable: they are part of
+//! the API. The edge alone turns them into status codes.
+
+use alloc::string::{String, ToString};
+use core::fmt;
+use serde::{Deserialize, Serialize};
+
+/// A refused command. Within one door the variants stand in the order in which they are checked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "refusal", rename_all = "snake_case")]
+pub enum Refusal {
+    /// The key is unknown, revoked or malformed.
+    InvalidKey,
+    /// The same generation id came with another request.
+    IdentityConflict,
+    /// The idempotency key was used with another body (RFC draft idempotency-key-header: 422).
+    IdempotencyKeyReused,
+    /// No route of the tenant takes this request.
+    NoRoute,
+    /// The provider's price list has no price for the model: its worst case cannot be held.
+    ModelNotPriced {
+        /// The model as the client named it.
+        model: String,
+    },
+    /// The route does not let a request choose its disconnect policy.
+    OverrideNotAllowed,
+    /// The worst case is above what is available, or above what the period still allows.
+    BudgetExhausted,
+    /// Every slot is in use.
+    ConcurrencyExceeded {
+        /// The tenant's limit.
+        limit: u32,
+    },
+    /// No such generation for this tenant.
+    NotFound,
+    /// The generation was resolved before it was started: it will never run.
+    NeverStarted,
+    /// A write names an attempt that no longer owns. It changed nothing and was recorded.
+    StaleEpoch {
+        /// The epoch that owns now.
+        current: u32,
+    },
+    /// The reservation's state does not allow this.
+    WrongState {
+        /// The state it is in.
+        state: String,
+    },
+    /// As many readers are attached as are allowed.
+    TooManyReaders,
+    /// The same posting id came with other content.
+    PostingConflict,
+    /// The hold was already resolved by another posting.
+    AlreadyResolved,
+    /// An amount is out of range.
+    AmountOutOfRange,
+    /// A part of the system could not be reached or is not configured; nothing was held.
+    Unavailable {
+        /// What was missing, without secrets.
+        what: String,
+    },
+}
+
+impl Refusal {
+    /// The stable name.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::InvalidKey => "invalid_api_key",
+            Self::IdentityConflict => "identity_conflict",
+            Self::IdempotencyKeyReused => "idempotency_key_reused",
+            Self::NoRoute => "no_route",
+            Self::ModelNotPriced { .. } => "model_not_priced",
+            Self::OverrideNotAllowed => "override_not_allowed",
+            Self::BudgetExhausted => "budget_exhausted",
+            Self::ConcurrencyExceeded { .. } => "concurrency_exceeded",
+            Self::NotFound => "not_found",
+            Self::NeverStarted => "never_started",
+            Self::StaleEpoch { .. } => "stale_epoch",
+            Self::WrongState { .. } => "wrong_state",
+            Self::TooManyReaders => "too_many_readers",
+            Self::PostingConflict => "posting_conflict",
+            Self::AlreadyResolved => "already_resolved",
+            Self::AmountOutOfRange => "amount_out_of_range",
+            Self::Unavailable { .. } => "unavailable",
+        }
+    }
+
+    /// Whether the same request may succeed later.
+    #[must_use]
+    pub const fn retryable(&self) -> bool {
+        matches!(self, Self::ConcurrencyExceeded { .. } | Self::TooManyReaders | Self::Unavailable { .. })
+    }
+
+    /// One sentence for the caller.
+    #[must_use]
+    pub fn message(&self) -> String {
+        match self {
+            Self::InvalidKey => "The API key is missing, malformed, unknown or revoked.".to_string(),
+            Self::IdentityConflict => "This generation id belongs to another request.".to_string(),
+            Self::IdempotencyKeyReused => "This Idempotency-Key was used with another request body.".to_string(),
+            Self::NoRoute => "No route of this tenant takes this request.".to_string(),
+            Self::ModelNotPriced { model } => {
+                alloc::format!("Model `{model}` has no price at this route's provider, so its cost cannot be held.")
+            }
+            Self::OverrideNotAllowed => "This route does not accept Holdfast-On-Disconnect.".to_string(),
+            Self::BudgetExhausted => "The worst case of this request is above the credit that is available.".to_string(),
+            Self::ConcurrencyExceeded { limit } => {
+                alloc::format!("All {limit} concurrency slots are in use.")
+            }
+            Self::NotFound => "No such generation.".to_string(),
+            Self::NeverStarted => "This generation was resolved before it was started; send the request again.".to_string(),
+            Self::StaleEpoch { current } => alloc::format!("Another attempt owns this generation (epoch {current})."),
+            Self::WrongState { state } => alloc::format!("The generation is `{state}`."),
+            Self::TooManyReaders => "Too many readers are attached to this generation.".to_string(),
+            Self::PostingConflict => "This posting id was used with other content.".to_string(),
+            Self::AlreadyResolved => "The hold is already resolved.".to_string(),
+            Self::AmountOutOfRange => "An amount is out of range.".to_string(),
+            Self::Unavailable { what } => alloc::format!("Temporarily unavailable: {what}."),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}
+
+impl From<crate::money::MoneyError> for Refusal {
+    fn from(_: crate::money::MoneyError) -> Self {
+        Self::AmountOutOfRange
+    }
+}

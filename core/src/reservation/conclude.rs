@@ -1,0 +1,278 @@
+//! How an attempt ended, and what follows for lifecycle, hold and readers. A table, first match wins.
+
+use super::{AbortCause, Lifecycle, Reservation, ResponseHead, Settlement, UpstreamState};
+use crate::dialect::{error_envelope, error_terminal};
+use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
+use crate::meter::EndClass;
+use crate::money::{Micros, MoneyError};
+use crate::sse::BLANK_LINE;
+use crate::time::UnixMillis;
+use crate::usage::{Metered, Usage};
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// Output tokens that may have been produced, but not seen, when a stream was cut.
+pub const IN_FLIGHT_TOKENS: u64 = 256;
+
+/// How the source ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceEnd {
+    /// The body ended or broke; its class says how.
+    Body(EndClass),
+    /// No answer came. `provably_unsent`: the connection was never made.
+    NoResponse {
+        /// Nothing can have been executed.
+        provably_unsent: bool,
+    },
+    /// We closed the socket, as told.
+    Aborted,
+    /// The driver was lost with its socket.
+    Lost,
+}
+
+/// What was observed at the end of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpstreamEnd {
+    /// How the source ended.
+    pub source: SourceEnd,
+    /// Status and headers, where they were not stored yet.
+    pub head: Option<ResponseHead>,
+    /// The body of an error answer is the provider's own error envelope.
+    pub error_envelope: bool,
+    /// The provider's operation id.
+    pub operation_id: Option<String>,
+    /// Why the provider stopped.
+    pub finish_reason: Option<String>,
+    /// Usage that the provider reported.
+    pub usage: Option<Usage>,
+    /// Upper bound of output tokens from the content bytes seen; `None` when usage is exact.
+    pub content_bytes: u64,
+    /// Bytes that may have been received and lost with the driver: at most one batch.
+    pub unseen_bytes_max: u64,
+    /// An appended error event needs a blank line before it: the cut was inside an event.
+    pub cut_inside_event: bool,
+}
+
+/// What follows from an end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conclusion {
+    /// Terminal lifecycle.
+    pub lifecycle: Lifecycle,
+    /// Terminal state of the attempt.
+    pub upstream: UpstreamState,
+    /// Why.
+    pub reason: ReasonCode,
+    /// State of the hold.
+    pub settlement: Settlement,
+    /// Usage that it is settled by.
+    pub usage: Option<Metered>,
+    /// The postings.
+    pub postings: Vec<Posting>,
+    /// All that is charged.
+    pub cost: Micros,
+    /// The answer head that readers get.
+    pub head: Option<ResponseHead>,
+    /// Appended to the log at close.
+    pub terminal: Vec<u8>,
+}
+
+/// One row of the table: outcome and what becomes of the hold.
+struct Verdict {
+    lifecycle: Lifecycle,
+    upstream: UpstreamState,
+    reason: ReasonCode,
+    charge: bool,
+}
+
+const fn verdict(lifecycle: Lifecycle, upstream: UpstreamState, reason: ReasonCode, charge: bool) -> Verdict {
+    Verdict { lifecycle, upstream, reason, charge }
+}
+
+impl Reservation {
+    /// Draws the conclusion from an end.
+    ///
+    /// # Errors
+    /// [`MoneyError`] when the cost is out of range.
+    pub fn conclude(&self, end: &UpstreamEnd, now: UnixMillis) -> Result<Conclusion, MoneyError> {
+        let status = end.head.as_ref().or(self.head.as_ref()).map(|head| head.status);
+        let verdict = self.verdict(end, status);
+        let usage = verdict.charge.then(|| self.metered(end));
+        let (postings, cost) = self.postings(&verdict, usage, now)?;
+        let (head, terminal) = self.answer(end, &verdict, status);
+        let settlement = if verdict.charge { Settlement::Committed } else { Settlement::Released };
+        Ok(Conclusion {
+            lifecycle: verdict.lifecycle,
+            upstream: verdict.upstream,
+            reason: verdict.reason,
+            settlement,
+            usage,
+            postings,
+            cost,
+            head,
+            terminal,
+        })
+    }
+
+    fn verdict(&self, end: &UpstreamEnd, status: Option<u16>) -> Verdict {
+        use Lifecycle as L;
+        use ReasonCode as R;
+        use UpstreamState as U;
+        let success = status.is_some_and(|status| (200..300).contains(&status));
+        match (end.source, status) {
+            // Completion wins against everything, a requested cancel included.
+            (SourceEnd::Body(EndClass::Complete), _) if success => {
+                let reason = if exact_usage(end).is_some() { R::CompletedExact } else { R::CompletedWithoutUsage };
+                verdict(L::Completed, U::Completed, reason, true)
+            }
+            (_, Some(400..=499)) => verdict(L::Failed, U::Failed, R::ProviderRefused, false),
+            (SourceEnd::Body(_), Some(_)) if !success && end.error_envelope => {
+                verdict(L::Failed, U::Failed, R::ProviderFailed, false)
+            }
+            (SourceEnd::Aborted, _) => self.abort_verdict(),
+            (SourceEnd::Lost, _) => verdict(L::Failed, U::Unknown, R::DriverLost, self.was_submitted()),
+            (SourceEnd::NoResponse { provably_unsent: true }, _) => {
+                verdict(L::Failed, U::Failed, R::ProviderUnreachable, false)
+            }
+            (SourceEnd::NoResponse { .. }, _) => verdict(L::Failed, U::Unknown, R::ProviderUnreachable, true),
+            (SourceEnd::Body(_), Some(_)) if !success => verdict(L::Failed, U::Unknown, R::ProviderUnreachable, true),
+            (SourceEnd::Body(EndClass::InBandError), _) => verdict(L::Failed, U::Failed, R::ProviderErrorInBand, true),
+            (SourceEnd::Body(_), _) => verdict(L::Failed, U::Incomplete, R::UpstreamInterrupted, true),
+        }
+    }
+
+    /// Only an attempt that was never submitted proves that nothing was sent.
+    const fn was_submitted(&self) -> bool {
+        self.attempt.submitted_at.is_some()
+    }
+
+    fn abort_verdict(&self) -> Verdict {
+        use Lifecycle as L;
+        use ReasonCode as R;
+        use UpstreamState as U;
+        let charge = self.was_submitted();
+        match self.attempt.abort {
+            Some(AbortCause::Disconnect) => verdict(L::Cancelled, U::Cancelled, R::CancelledOnDisconnect, charge),
+            Some(AbortCause::FirstByteTimeout) => verdict(L::Failed, U::Incomplete, R::FirstByteTimeout, charge),
+            Some(AbortCause::IdleTimeout) => verdict(L::Failed, U::Incomplete, R::IdleTimeout, charge),
+            Some(AbortCause::TotalTimeout) => verdict(L::Failed, U::Incomplete, R::TotalTimeout, charge),
+            Some(AbortCause::OutputTooLarge) => verdict(L::Failed, U::Incomplete, R::OutputTooLarge, charge),
+            Some(AbortCause::Request) | None => verdict(L::Cancelled, U::Cancelled, R::CancelledByRequest, charge),
+        }
+    }
+
+    /// `Exact` where the provider's terminal usage is there; otherwise the upper bound of design 4.
+    fn metered(&self, end: &UpstreamEnd) -> Metered {
+        if let Some(usage) = exact_usage(end) {
+            return Metered::Exact(usage);
+        }
+        // What a non-streaming provider has produced cannot be seen before it answers.
+        let seen = if self.terms.streaming {
+            end.content_bytes.saturating_add(IN_FLIGHT_TOKENS).saturating_add(end.unseen_bytes_max)
+        } else {
+            u64::MAX
+        };
+        Metered::AtLeast(Usage {
+            input_tokens: self.terms.input_bound_tokens,
+            output_tokens: seen.min(self.terms.output_bound_tokens),
+            ..Usage::default()
+        })
+    }
+
+    fn postings(
+        &self,
+        verdict: &Verdict,
+        usage: Option<Metered>,
+        now: UnixMillis,
+    ) -> Result<(Vec<Posting>, Micros), MoneyError> {
+        let hold = self.terms.hold;
+        let Some(metered) = usage else {
+            return Ok((vec![self.posting(PostingKind::Release, hold, None, verdict.reason, now)], Micros::ZERO));
+        };
+        let price = self.terms.price.cost(metered.usage())?;
+        let cost = match metered {
+            Metered::Exact(_) => price,
+            Metered::AtLeast(_) if self.terms.price.hidden_output => hold,
+            Metered::AtLeast(_) => price.min(hold),
+        };
+        let mut postings = vec![self.posting(PostingKind::Settle, cost.min(hold), usage, verdict.reason, now)];
+        if cost > hold {
+            let above = cost.saturating_minus(hold);
+            postings.push(self.posting(PostingKind::Overage, above, usage, verdict.reason, now));
+        }
+        Ok((postings, cost))
+    }
+
+    fn posting(
+        &self,
+        kind: PostingKind,
+        amount: Micros,
+        usage: Option<Metered>,
+        reason: ReasonCode,
+        decided_at: UnixMillis,
+    ) -> Posting {
+        Posting {
+            id: posting_id(&self.identity.reservation, self.attempt.epoch, kind, 1),
+            kind,
+            reservation: Some(self.identity.reservation.clone()),
+            generation: Some(self.identity.generation.clone()),
+            amount,
+            usage,
+            price_version: Some(self.terms.price_version.clone()),
+            reason,
+            decided_at,
+        }
+    }
+
+    /// What readers get: the provider's head where there is one, and at a bad end an error in their own dialect.
+    /// EOF is not success: no SDK may take a broken answer for a whole one.
+    fn answer(&self, end: &UpstreamEnd, verdict: &Verdict, status: Option<u16>) -> (Option<ResponseHead>, Vec<u8>) {
+        let stored = self.head.clone();
+        let provider_answered = matches!(end.source, SourceEnd::Body(_)) && status.is_some_and(|s| s >= 300);
+        if verdict.lifecycle == Lifecycle::Completed || provider_answered {
+            return (stored.or_else(|| end.head.clone()), Vec::new());
+        }
+        let (status, code, message) = error_of(verdict.reason);
+        if stored.is_some() {
+            let reported = end.source == SourceEnd::Body(EndClass::InBandError) && !end.cut_inside_event;
+            let mut terminal = Vec::new();
+            if !reported {
+                if end.cut_inside_event {
+                    terminal.extend_from_slice(BLANK_LINE);
+                }
+                terminal.extend(error_terminal(self.terms.dialect, code, message));
+            }
+            return (stored, terminal);
+        }
+        let headers = vec![(String::from("content-type"), String::from("application/json"))];
+        let envelope = error_envelope(self.terms.dialect, status, code, message);
+        (Some(ResponseHead { status, headers }), envelope)
+    }
+}
+
+/// The provider's own usage, if it is terminal: a count in mid-stream is a placeholder.
+fn exact_usage(end: &UpstreamEnd) -> Option<Usage> {
+    let terminal = end.source == SourceEnd::Body(EndClass::Complete) || end.finish_reason.is_some();
+    end.usage.filter(|_| terminal)
+}
+
+/// Status (before the first byte), code and sentence for a client whose generation ended badly.
+const fn error_of(reason: ReasonCode) -> (u16, &'static str, &'static str) {
+    match reason {
+        ReasonCode::CancelledByRequest => (409, "generation_cancelled", "The generation was cancelled by request."),
+        ReasonCode::CancelledOnDisconnect => {
+            (409, "generation_cancelled", "The generation was cancelled because its last reader left.")
+        }
+        ReasonCode::FirstByteTimeout => (504, "upstream_timeout", "The provider sent no first byte in time."),
+        ReasonCode::IdleTimeout => (504, "upstream_timeout", "The provider stopped sending."),
+        ReasonCode::TotalTimeout => (504, "upstream_timeout", "The generation ran longer than its route allows."),
+        ReasonCode::OutputTooLarge => (502, "output_too_large", "The output was larger than allowed."),
+        ReasonCode::ProviderUnreachable => (502, "upstream_failed", "The provider could not be reached."),
+        ReasonCode::DriverLost => {
+            (502, "upstream_interrupted", "The connection to the provider was lost; the stored part stays readable.")
+        }
+        _ => (502, "upstream_interrupted", "The provider's answer broke off; the stored part stays readable."),
+    }
+}

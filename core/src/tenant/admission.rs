@@ -1,0 +1,266 @@
+//! Admission: key, idempotency, route, price, budget, slot, in this order; then the hold.
+
+use super::{Hold, HoldState, IdempotencyRow, PeriodState, PostedRows, TenantState, period_key, post};
+use crate::config::{Limits, Provider, TenantConfig};
+use crate::ids::{AttemptId, Identity};
+use crate::key::KeyDigest;
+use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
+use crate::money::Micros;
+use crate::policy::{OnDisconnect, Owner, Route, Terms};
+use crate::pricing::ModelPrice;
+use crate::refusal::Refusal;
+use crate::time::UnixMillis;
+use crate::usage::Usage;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use serde::{Deserialize, Serialize};
+
+/// A request to run: the few facts that admission needs, never the prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Admit {
+    /// Minted at the edge. A repeated Admit with the same ids holds once.
+    pub identity: Identity,
+    /// Minted at the edge.
+    pub attempt: AttemptId,
+    /// Who asks.
+    pub key: KeyDigest,
+    /// Request path.
+    pub path: String,
+    /// Model as the client named it.
+    pub model: String,
+    /// Whether the answer is a stream.
+    pub streaming: bool,
+    /// Whether the client asked for the usage event.
+    pub include_usage: bool,
+    /// The client's own output limit for one choice.
+    pub max_output_tokens: Option<u64>,
+    /// Choices asked for.
+    pub choices: u32,
+    /// Size of the request body.
+    pub body_bytes: u64,
+    /// Hash of path and body.
+    pub fingerprint: String,
+    /// The request's `x-…` headers, lower-case, without keys.
+    pub headers: BTreeMap<String, String>,
+    /// The client's choice of policy.
+    pub on_disconnect: Option<OnDisconnect>,
+    /// The client's idempotency key.
+    pub idempotency_key: Option<String>,
+}
+
+impl Admit {
+    /// The idempotency key's scope: path and key. The tenant is the object.
+    #[must_use]
+    pub fn idempotency_scope(&self) -> Option<String> {
+        self.idempotency_key.as_ref().map(|key| format!("{} {key}", self.path))
+    }
+}
+
+/// The stored rows that admission depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct AdmitContext<'a> {
+    /// The tenant as configured.
+    pub config: &'a TenantConfig,
+    /// All providers.
+    pub providers: &'a [Provider],
+    /// Bounds.
+    pub limits: &'a Limits,
+    /// The tenant's row.
+    pub tenant: &'a TenantState,
+    /// The row of the period that `now` lies in.
+    pub period: &'a PeriodState,
+    /// The hold of the same generation id, if there is one.
+    pub same_generation: Option<&'a Hold>,
+    /// The row of the same idempotency scope, if there is one, with its hold.
+    pub same_key: Option<(&'a IdempotencyRow, &'a Hold)>,
+}
+
+/// The answer to an Admit that was not refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Admitted {
+    /// The generation to start or to join.
+    pub identity: Identity,
+    /// Its first attempt.
+    pub attempt: AttemptId,
+    /// What it was admitted under.
+    pub terms: Terms,
+    /// When it was admitted.
+    pub admitted_at: UnixMillis,
+    /// Whether an earlier request of the same idempotency key made it.
+    pub joined: bool,
+}
+
+impl Admitted {
+    /// The recorded answer of a hold.
+    #[must_use]
+    pub fn of(hold: &Hold, joined: bool) -> Self {
+        Self {
+            identity: hold.identity.clone(),
+            attempt: hold.attempt.clone(),
+            terms: hold.terms.clone(),
+            admitted_at: hold.admitted_at,
+            joined,
+        }
+    }
+}
+
+/// The rows of a new hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdmissionRows {
+    /// Posting, audit row and tenant row.
+    pub posted: PostedRows,
+    /// The hold.
+    pub hold: Hold,
+    /// The period after it.
+    pub period: PeriodState,
+    /// The idempotency key, if the request has one.
+    pub idempotency: Option<IdempotencyRow>,
+}
+
+/// Decides whether a request may run. `Ok((answer, None))` is the recorded answer of an earlier Admit.
+///
+/// # Errors
+/// In this order: [`Refusal::InvalidKey`], [`Refusal::IdentityConflict`], [`Refusal::IdempotencyKeyReused`],
+/// [`Refusal::NoRoute`], [`Refusal::Unavailable`] (the route's provider is not configured),
+/// [`Refusal::OverrideNotAllowed`], [`Refusal::ModelNotPriced`], [`Refusal::BudgetExhausted`],
+/// [`Refusal::ConcurrencyExceeded`].
+pub fn admit(
+    context: &AdmitContext<'_>,
+    admit: &Admit,
+    now: UnixMillis,
+) -> Result<(Admitted, Option<AdmissionRows>), Refusal> {
+    if !key_is_valid(context.config, &admit.key) {
+        return Err(Refusal::InvalidKey);
+    }
+    if let Some(hold) = context.same_generation {
+        let same = hold.fingerprint == admit.fingerprint && hold.identity == admit.identity;
+        return if same { Ok((Admitted::of(hold, false), None)) } else { Err(Refusal::IdentityConflict) };
+    }
+    if let Some((row, hold)) = context.same_key.filter(|(row, _)| row.stands(now)) {
+        let same = row.fingerprint == admit.fingerprint;
+        return if same { Ok((Admitted::of(hold, true), None)) } else { Err(Refusal::IdempotencyKeyReused) };
+    }
+    let terms = terms(context, admit)?;
+    check_budget(context, terms.hold)?;
+    if context.tenant.slots_in_use >= context.config.concurrency {
+        return Err(Refusal::ConcurrencyExceeded { limit: context.config.concurrency });
+    }
+
+    // From here the admission succeeds unless an amount leaves its range.
+    let posting = Posting {
+        id: posting_id(&admit.identity.reservation, 1, PostingKind::Hold, 1),
+        kind: PostingKind::Hold,
+        reservation: Some(admit.identity.reservation.clone()),
+        generation: Some(admit.identity.generation.clone()),
+        amount: terms.hold,
+        usage: None,
+        price_version: Some(terms.price_version.clone()),
+        reason: ReasonCode::Admitted,
+        decided_at: now,
+    };
+    let posted = post(context.tenant, posting, Micros::ZERO, now)?;
+    let period = PeriodState { held: context.period.held.plus(terms.hold)?, ..context.period.clone() };
+    let idempotency = admit.idempotency_scope().map(|scope| IdempotencyRow {
+        scope,
+        identity: admit.identity.clone(),
+        fingerprint: admit.fingerprint.clone(),
+        expires_at: None,
+    });
+    let hold = Hold {
+        identity: admit.identity.clone(),
+        attempt: admit.attempt.clone(),
+        terms,
+        fingerprint: admit.fingerprint.clone(),
+        period: period.key.clone(),
+        idempotency_scope: admit.idempotency_scope(),
+        state: HoldState::Open,
+        admitted_at: now,
+        due_at: now.plus(context.limits.start_grace_ms),
+    };
+    Ok((Admitted::of(&hold, false), Some(AdmissionRows { posted, hold, period, idempotency })))
+}
+
+/// Whether a digest belongs to a key of the tenant. Every stored digest is compared, so the time tells nothing.
+#[must_use]
+pub fn key_is_valid(config: &TenantConfig, key: &KeyDigest) -> bool {
+    config.keys.iter().fold(false, |found, entry| key.matches(&entry.digest) | found)
+}
+
+fn check_budget(context: &AdmitContext<'_>, hold: Micros) -> Result<(), Refusal> {
+    let over_credit = context.tenant.balances.available() < hold;
+    let over_period = match context.config.budget {
+        Some(budget) => context.period.held.plus(context.period.spent)?.plus(hold)? > budget.limit_micros,
+        None => false,
+    };
+    if over_credit || over_period { Err(Refusal::BudgetExhausted) } else { Ok(()) }
+}
+
+fn terms(context: &AdmitContext<'_>, admit: &Admit) -> Result<Terms, Refusal> {
+    let route = context
+        .config
+        .routes
+        .iter()
+        .find(|route| route.matches.matches(&admit.path, &admit.model, &admit.headers))
+        .ok_or(Refusal::NoRoute)?;
+    let provider = context
+        .providers
+        .iter()
+        .find(|provider| provider.name == route.provider)
+        .ok_or_else(|| Refusal::Unavailable { what: format!("provider `{}` is not configured", route.provider) })?;
+    let on_disconnect = resolve_policy(route, admit)?;
+    let price = provider
+        .prices
+        .price_of(&admit.model)
+        .ok_or_else(|| Refusal::ModelNotPriced { model: admit.model.clone() })?;
+    let max_output_tokens =
+        admit.max_output_tokens.map_or(route.max_output_tokens, |wanted| wanted.min(route.max_output_tokens));
+    let output_bound_tokens = max_output_tokens.saturating_mul(u64::from(admit.choices.max(1)));
+    Ok(Terms {
+        route: route.name.clone(),
+        provider: provider.name.clone(),
+        dialect: provider.dialect,
+        path: admit.path.clone(),
+        model: admit.model.clone(),
+        streaming: admit.streaming,
+        owner: route.owner,
+        on_disconnect,
+        grace_ms: if route.owner == Owner::Edge { 0 } else { route.grace_ms },
+        keep_partial: route.keep_partial,
+        lease_ms: route.lease_ms,
+        first_byte_ms: route.first_byte_ms,
+        idle_ms: route.idle_ms,
+        total_ms: route.total_ms,
+        observation_ms: route.observation_ms,
+        retention_s: route.retention_s,
+        strip_usage: admit.streaming && route.include_usage && !admit.include_usage,
+        max_output_tokens,
+        input_bound_tokens: admit.body_bytes,
+        output_bound_tokens,
+        price: price.clone(),
+        price_version: provider.prices.version.clone(),
+        hold: worst_case(price, admit.body_bytes, output_bound_tokens)?,
+    })
+}
+
+fn resolve_policy(route: &Route, admit: &Admit) -> Result<OnDisconnect, Refusal> {
+    match admit.on_disconnect {
+        None => Ok(route.on_disconnect),
+        Some(wanted) if wanted == route.on_disconnect || route.allow_override => Ok(wanted),
+        Some(_) => Err(Refusal::OverrideNotAllowed),
+    }
+}
+
+/// The most that a request can cost: every byte of the body an input token, every output token used.
+fn worst_case(price: &ModelPrice, input_bound: u64, output_bound: u64) -> Result<Micros, Refusal> {
+    let usage = Usage { input_tokens: input_bound, output_tokens: output_bound, ..Usage::default() };
+    Ok(price.cost(&usage)?)
+}
+
+impl PeriodState {
+    /// The key of the period that an admission at `now` belongs to. Without a budget, months are counted.
+    #[must_use]
+    pub fn key_for(config: &TenantConfig, now: UnixMillis) -> String {
+        period_key(config.budget.map_or_else(Default::default, |budget| budget.period), now)
+    }
+}

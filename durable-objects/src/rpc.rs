@@ -1,0 +1,114 @@
+//! Calls between edge and objects: frames of [`holdfast_core::wire`] over `fetch`.
+
+use holdfast_core::ids::{Identity, TenantId};
+use holdfast_core::refusal::Refusal;
+use holdfast_core::wire::{
+    GenerationCall, GenerationReply, REPLY_CONTENT_TYPE, TenantCall, TenantReply, decode, encode,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use wasm_bindgen::JsValue;
+use worker::js_sys::Uint8Array;
+use worker::{Env, Error, Headers, Method, Request, RequestInit, Response, Result, Stub};
+
+/// Name of the binding of the ReservationObjects.
+pub const RESERVATION: &str = "RESERVATION";
+/// Name of the binding of the TenantObjects.
+pub const TENANT: &str = "TENANT";
+
+/// Objects are reached by binding; the URL only has to be one.
+const URL: &str = "https://object/";
+
+fn unreachable_object(what: &str) -> Refusal {
+    Refusal::Unavailable { what: format!("the {what} could not be reached") }
+}
+
+/// Asks a tenant.
+///
+/// # Errors
+/// [`Refusal::Unavailable`] when the object did not answer; the caller may repeat the same call.
+pub async fn ask_tenant(env: &Env, tenant: &TenantId, call: &TenantCall) -> core::result::Result<TenantReply, Refusal> {
+    let asked = async {
+        let stub = env.durable_object(TENANT)?.get_by_name(tenant.as_str())?;
+        let response = send(&stub, call, &[]).await?;
+        read_reply(response).await
+    };
+    asked.await.map_err(|error: Error| {
+        worker::console_error!("tenant call failed: {error}");
+        unreachable_object("tenant object")
+    })
+}
+
+/// What a ReservationObject answered.
+#[derive(Debug)]
+pub enum Answer {
+    /// A reply to the caller.
+    Reply(GenerationReply),
+    /// The client's answer, to be passed on as it is.
+    ForClient(Response),
+}
+
+/// Asks a generation.
+///
+/// # Errors
+/// [`Refusal::Unavailable`] when the object did not answer.
+pub async fn ask_generation(
+    env: &Env,
+    identity: &Identity,
+    call: &GenerationCall,
+    raw: &[u8],
+) -> core::result::Result<Answer, Refusal> {
+    let name = Identity::object_name(&identity.tenant, &identity.generation);
+    ask_generation_by_name(env, &name, call, raw).await
+}
+
+/// Like [`ask_generation`], for a caller that knows only the object's name.
+///
+/// # Errors
+/// [`Refusal::Unavailable`] when the object did not answer.
+pub async fn ask_generation_by_name(
+    env: &Env,
+    name: &str,
+    call: &GenerationCall,
+    raw: &[u8],
+) -> core::result::Result<Answer, Refusal> {
+    let asked = async {
+        let stub = env.durable_object(RESERVATION)?.get_by_name(name)?;
+        let response = send(&stub, call, raw).await?;
+        let is_reply = response.headers().get("content-type")?.as_deref() == Some(REPLY_CONTENT_TYPE);
+        if is_reply { read_reply(response).await.map(Answer::Reply) } else { Ok(Answer::ForClient(response)) }
+    };
+    asked.await.map_err(|error: Error| {
+        worker::console_error!("generation call failed: {error}");
+        unreachable_object("generation object")
+    })
+}
+
+async fn send<T: Serialize>(stub: &Stub, call: &T, raw: &[u8]) -> Result<Response> {
+    let frame = encode(call, raw).map_err(|error| Error::from(error.0))?;
+    let mut init = RequestInit::new();
+    init.with_method(Method::Post).with_body(Some(JsValue::from(Uint8Array::from(frame.as_slice()))));
+    stub.fetch_with_request(Request::new_with_init(URL, &init)?).await
+}
+
+async fn read_reply<T: DeserializeOwned>(mut response: Response) -> Result<T> {
+    Ok(serde_json::from_slice(&response.bytes().await?)?)
+}
+
+/// Reads the call of a request to an object, with its raw bytes.
+///
+/// # Errors
+/// When the frame is malformed.
+pub async fn read_call<T: DeserializeOwned>(request: &mut Request) -> Result<(T, Vec<u8>)> {
+    decode(request.bytes().await?).map_err(|error| Error::from(error.0))
+}
+
+/// The response that carries a reply.
+///
+/// # Errors
+/// When the reply does not serialize.
+pub fn reply<T: Serialize>(reply: &T) -> Result<Response> {
+    let headers = Headers::new();
+    headers.set("content-type", REPLY_CONTENT_TYPE)?;
+    Ok(Response::from_bytes(serde_json::to_vec(reply)?)?.with_headers(headers))
+}
