@@ -1,12 +1,26 @@
 //! Meters: what a provider's answer says about itself — operation id, finish reason, usage, errors, its end.
 
+mod content;
+pub(crate) mod document;
 pub mod openai_chat;
+pub mod terminals;
 
-use alloc::string::String;
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
-use crate::usage::Usage;
+pub use content::ContentCounter;
+pub use openai_chat::openai_chat_body;
+
+use crate::usage::{Usage, UsageRejection};
+
+/// Longer operation ids are not believed.
+const OPERATION_ID_MAX_BYTES: usize = 256;
+const WORD_MAX_BYTES: usize = 128;
+const MESSAGE_MAX_BYTES: usize = 1024;
 
 /// How an answer ended, as far as its bytes tell. EOF alone is never success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -52,4 +66,126 @@ pub struct MeterReport {
     pub events: u64,
     /// Events (or one body) above the size bound: relayed, not read.
     pub oversize_events: u64,
+}
+
+impl MeterReport {
+    /// Takes a usage report: the last one wins, and a count never goes down.
+    fn note_usage(&mut self, reported: Result<(Usage, u64), UsageRejection>) {
+        let accepted = reported.and_then(|(usage, output)| match self.usage {
+            Some(earlier) if earlier.input_tokens > usage.input_tokens => Err(UsageRejection::Decreased),
+            Some(earlier) if earlier.output_tokens > usage.output_tokens => Err(UsageRejection::Decreased),
+            _ => Ok((usage, output)),
+        });
+        self.usage_rejected = accepted.is_err();
+        match accepted {
+            Ok((usage, output)) => {
+                self.usage = Some(usage);
+                self.reported_output_tokens = Some(output);
+            }
+            Err(UsageRejection::Decreased) => {
+                if let (Some(earlier), Ok((later, _))) = (self.usage, reported) {
+                    self.usage = Some(larger_counts(earlier, later));
+                }
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn note_operation_id(&mut self, id: Option<&RawValue>) {
+        if self.operation_id.is_none() {
+            self.operation_id = id.and_then(text).filter(|id| !id.is_empty() && id.len() <= OPERATION_ID_MAX_BYTES);
+        }
+    }
+
+    fn note_finish_reason(&mut self, reason: Option<&RawValue>) {
+        if let Some(reason) = reason.and_then(text).filter(|reason| !reason.is_empty()) {
+            self.finish_reason = Some(shortened(&reason, WORD_MAX_BYTES));
+        }
+    }
+
+    /// Keeps the first failure.
+    fn note_error(&mut self, error: Option<InBandError>) {
+        if self.in_band_error.is_none() {
+            self.in_band_error = error;
+        }
+    }
+}
+
+impl InBandError {
+    /// Reads an `error` member: an object with `code`, `type`, `status` and `message`, or a string. `None` where the
+    /// member says that there is no error.
+    fn read(error: &RawValue) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct View<'a> {
+            #[serde(borrow)]
+            code: Option<&'a RawValue>,
+            #[serde(borrow, rename = "type")]
+            kind: Option<&'a RawValue>,
+            #[serde(borrow)]
+            status: Option<&'a RawValue>,
+            #[serde(borrow)]
+            message: Option<&'a RawValue>,
+        }
+        if matches!(error.get(), "null" | "false" | "\"\"") {
+            return None;
+        }
+        let Some(view) = members::<View<'_>>(error.get().as_bytes()) else {
+            let message = text(error).unwrap_or_else(|| error.get().to_owned());
+            return Some(Self::new("error", &message));
+        };
+        let word = [view.code, view.kind, view.status].into_iter().flatten().find_map(word);
+        let message = view.message.and_then(text).unwrap_or_else(|| error.get().to_owned());
+        Some(Self::new(word.as_deref().unwrap_or("error"), &message))
+    }
+
+    fn new(code: &str, message: &str) -> Self {
+        Self { code: shortened(code, WORD_MAX_BYTES), message: shortened(message, MESSAGE_MAX_BYTES) }
+    }
+}
+
+fn larger_counts(a: Usage, b: Usage) -> Usage {
+    Usage {
+        input_tokens: a.input_tokens.max(b.input_tokens),
+        output_tokens: a.output_tokens.max(b.output_tokens),
+        cached_input_tokens: a.cached_input_tokens.max(b.cached_input_tokens),
+        cache_write_tokens: a.cache_write_tokens.max(b.cache_write_tokens),
+        reasoning_tokens: a.reasoning_tokens.max(b.reasoning_tokens),
+    }
+}
+
+/// Reads members of a JSON object. Derived structs would also read an array, member by member.
+fn members<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Option<T> {
+    if json.trim_ascii_start().starts_with(b"{") { serde_json::from_slice(json).ok() } else { None }
+}
+
+/// How a plain body ended: with an error of its own, whole, or not.
+fn body_class(report: &MeterReport, body: &[u8]) -> EndClass {
+    if report.in_band_error.is_some() {
+        EndClass::InBandError
+    } else if serde_json::from_slice::<IgnoredAny>(body).is_ok() {
+        EndClass::Complete
+    } else {
+        EndClass::Incomplete
+    }
+}
+
+/// The value of a JSON string.
+fn text(value: &RawValue) -> Option<String> {
+    serde_json::from_str(value.get()).ok()
+}
+
+/// A JSON string that is not empty, or an integer (OpenRouter and Google write numbers as codes).
+fn word(value: &RawValue) -> Option<String> {
+    match value.get() {
+        raw if raw.starts_with('"') => text(value).filter(|word| !word.is_empty()),
+        raw => raw.parse::<i64>().ok().map(|number| number.to_string()),
+    }
+}
+
+fn shortened(text: &str, max_bytes: usize) -> String {
+    let mut end = max_bytes.min(text.len());
+    while !text.is_char_boundary(end) {
+        end = end.saturating_sub(1);
+    }
+    text.get(..end).unwrap_or_default().to_owned()
 }

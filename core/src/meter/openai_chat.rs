@@ -1,1 +1,286 @@
-//! Meter of OpenAI Chat Completions and its relatives.
+//! Meter of OpenAI Chat Completions and its relatives (Azure, Groq, DeepSeek, Mistral, xAI, Moonshot, vLLM, …).
+//!
+//! Most events carry a few characters of content and nothing to learn. They are recognised by the absence of a few marker
+//! words and are not parsed. A marker cannot be faked by generated text: inside a JSON string its quotes are escaped.
+
+use alloc::vec::Vec;
+
+use memchr::memmem::Finder;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{EndClass, InBandError, MeterReport, body_class, members};
+use crate::sse::Event;
+use crate::usage::{Usage, UsageRejection, required_count, token_count};
+
+const DONE: &[u8] = b"[DONE]";
+
+/// Meter of one stream.
+#[derive(Debug)]
+pub struct OpenAiChat {
+    report: MeterReport,
+    done: bool,
+    markers: Markers,
+}
+
+#[derive(Debug)]
+struct Markers {
+    id: Finder<'static>,
+    finish_reason: Finder<'static>,
+    usage: Finder<'static>,
+    error: Finder<'static>,
+}
+
+/// The members that are read, as they stand.
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    choices: Option<&'a RawValue>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    x_groq: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    #[serde(borrow)]
+    finish_reason: Option<&'a RawValue>,
+    /// Moonshot reports usage here.
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+}
+
+impl Default for OpenAiChat {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl OpenAiChat {
+    /// A meter at the start of a stream.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { report: MeterReport::default(), done: false, markers: Markers::new() }
+    }
+
+    /// What has been learnt so far.
+    #[must_use]
+    pub const fn report(&self) -> &MeterReport {
+        &self.report
+    }
+
+    /// All that was learnt.
+    #[must_use]
+    pub fn into_report(self) -> MeterReport {
+        self.report
+    }
+
+    /// `data: [DONE]` has been seen.
+    #[must_use]
+    pub const fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Reads one event. True if it carries nothing but usage: its `choices` is an empty array and its `usage` an object.
+    ///
+    /// After `[DONE]`, clients read nothing more, so only usage is still taken.
+    pub fn observe(&mut self, event: &Event<'_>) -> bool {
+        self.report.events = self.report.events.saturating_add(1);
+        if event.oversize {
+            self.report.oversize_events = self.report.oversize_events.saturating_add(1);
+            return false;
+        }
+        let data = event.data;
+        if data.trim_ascii() == DONE {
+            self.done = true;
+            return false;
+        }
+        let error_event = event.name == b"error";
+        if !error_event && !self.markers.any(data, self.report.operation_id.is_none()) {
+            return false;
+        }
+        let Some(chunk) = members::<Chunk<'_>>(data) else {
+            self.note_unreadable(data, error_event);
+            return false;
+        };
+        let error = chunk.error.and_then(InBandError::read);
+        let usage_only = error.is_none() && chunk.is_usage_only();
+        if !self.done {
+            self.report.note_error(error.or_else(|| error_event.then(|| unstructured_error(data))));
+        }
+        note_chunk(&mut self.report, &chunk);
+        usage_only
+    }
+
+    fn note_unreadable(&mut self, data: &[u8], error_event: bool) {
+        if error_event && !self.done {
+            self.report.note_error(Some(unstructured_error(data)));
+        }
+        if has_value(&self.markers.usage, data) {
+            self.report.note_usage(Err(UsageRejection::Malformed));
+        }
+    }
+}
+
+impl Markers {
+    fn new() -> Self {
+        Self {
+            id: Finder::new(b"\"id\""),
+            finish_reason: Finder::new(b"\"finish_reason\""),
+            usage: Finder::new(b"\"usage\""),
+            error: Finder::new(b"\"error\""),
+        }
+    }
+
+    fn any(&self, data: &[u8], wants_id: bool) -> bool {
+        has_value(&self.usage, data)
+            || has_value(&self.finish_reason, data)
+            || has_value(&self.error, data)
+            || (wants_id && has_value(&self.id, data))
+    }
+}
+
+/// Whether the marker stands there as a key whose value is not null.
+fn has_value(marker: &Finder<'_>, data: &[u8]) -> bool {
+    let mut rest = data;
+    while let Some(at) = marker.find(rest) {
+        rest = rest.get(at.saturating_add(marker.needle().len())..).unwrap_or_default();
+        if let Some(value) = rest.trim_ascii_start().strip_prefix(b":")
+            && !value.trim_ascii_start().starts_with(b"null")
+        {
+            return true;
+        }
+    }
+    false
+}
+
+/// Reads the answer to a request without `stream`: its report, and whether the document is whole and a success.
+#[must_use]
+pub fn openai_chat_body(body: &[u8]) -> (MeterReport, EndClass) {
+    let mut report = MeterReport::default();
+    match members::<Chunk<'_>>(body) {
+        Some(answer) => {
+            report.note_error(answer.error.and_then(InBandError::read));
+            note_chunk(&mut report, &answer);
+        }
+        None => report.usage_rejected = has_value(&Markers::new().usage, body),
+    }
+    let class = body_class(&report, body);
+    (report, class)
+}
+
+impl Chunk<'_> {
+    fn is_usage_only(&self) -> bool {
+        let no_choices = self.choices.is_some_and(|choices| choices.get().bytes().all(|b| b"[] \t\r\n".contains(&b)));
+        no_choices && self.usage.is_some_and(|usage| usage.get().starts_with('{'))
+    }
+}
+
+fn note_chunk(report: &mut MeterReport, chunk: &Chunk<'_>) {
+    report.note_operation_id(chunk.id);
+    let choices: Vec<Choice<'_>> =
+        chunk.choices.and_then(|choices| serde_json::from_str(choices.get()).ok()).unwrap_or_default();
+    for choice in &choices {
+        report.note_finish_reason(choice.finish_reason);
+    }
+    let usage = chunk.usage.or_else(|| chunk.x_groq.and_then(groq_usage));
+    if let Some(usage) = usage.or_else(|| choices.iter().find_map(|choice| choice.usage)) {
+        report.note_usage(read_usage(usage));
+    }
+}
+
+fn groq_usage(x_groq: &RawValue) -> Option<&RawValue> {
+    #[derive(Deserialize)]
+    struct Groq<'a> {
+        #[serde(borrow)]
+        usage: Option<&'a RawValue>,
+    }
+    members::<Groq<'_>>(x_groq.get().as_bytes())?.usage
+}
+
+/// Reads a usage object: the counts, and the output as reported.
+///
+/// Billable output is `total_tokens − prompt_tokens` where that is larger than `completion_tokens`: xAI counts reasoning
+/// outside `completion_tokens`.
+///
+/// # Errors
+/// The first reason for which it is not accepted.
+pub fn read_usage(usage: &RawValue) -> Result<(Usage, u64), UsageRejection> {
+    let view: UsageView<'_> = object(usage)?;
+    let input = required_count(view.prompt_tokens, "prompt_tokens")?;
+    let reported = required_count(view.completion_tokens, "completion_tokens")?;
+    let total = token_count(view.total_tokens, "total_tokens")?.unwrap_or(0);
+    let output = reported.max(total.saturating_sub(input));
+    if input == 0 && output == 0 {
+        return Err(UsageRejection::AllZero);
+    }
+    let prompt: PromptDetails<'_> = details(view.prompt_tokens_details)?;
+    let completion: CompletionDetails<'_> = details(view.completion_tokens_details)?;
+    let cached = match token_count(prompt.cached_tokens, "cached_tokens")? {
+        Some(cached) => cached,
+        None => token_count(view.prompt_cache_hit_tokens, "prompt_cache_hit_tokens")?.unwrap_or(0),
+    };
+    let written = token_count(prompt.cache_write_tokens, "cache_write_tokens")?.unwrap_or(0);
+    if cached > input {
+        return Err(UsageRejection::Inconsistent("cached_tokens"));
+    }
+    if written > input {
+        return Err(UsageRejection::Inconsistent("cache_write_tokens"));
+    }
+    let counts = Usage {
+        input_tokens: input,
+        output_tokens: output,
+        cached_input_tokens: cached,
+        cache_write_tokens: written,
+        reasoning_tokens: token_count(completion.reasoning_tokens, "reasoning_tokens")?.unwrap_or(0),
+    };
+    Ok((counts, reported))
+}
+
+#[derive(Deserialize)]
+struct UsageView<'a> {
+    #[serde(borrow)]
+    prompt_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    completion_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    total_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    prompt_tokens_details: Option<&'a RawValue>,
+    #[serde(borrow)]
+    completion_tokens_details: Option<&'a RawValue>,
+    /// DeepSeek's own name, beside the details.
+    #[serde(borrow)]
+    prompt_cache_hit_tokens: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize, Default)]
+struct PromptDetails<'a> {
+    #[serde(borrow)]
+    cached_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    cache_write_tokens: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize, Default)]
+struct CompletionDetails<'a> {
+    #[serde(borrow)]
+    reasoning_tokens: Option<&'a RawValue>,
+}
+
+fn details<'a, T: Deserialize<'a> + Default>(value: Option<&'a RawValue>) -> Result<T, UsageRejection> {
+    value.map_or_else(|| Ok(T::default()), object)
+}
+
+fn object<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Result<T, UsageRejection> {
+    members(value.get().as_bytes()).ok_or(UsageRejection::Malformed)
+}
+
+fn unstructured_error(data: &[u8]) -> InBandError {
+    InBandError::new("error", &alloc::string::String::from_utf8_lossy(data))
+}
