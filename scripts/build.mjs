@@ -33,7 +33,7 @@ function requireTools() {
   if (missing.length) throw new PlainError(`${missing[0]} is missing.`, 'Run: npm run setup');
 }
 
-/** A class that the root crate does not re-export vanishes from the Wasm without a word. */
+/** The objects of a crate that the root crate does not name vanish from the Wasm without a word. */
 async function checkClasses(folder) {
   const code = readFileSync(join(folder, 'index.js'), 'utf8');
   const exported = [...code.matchAll(/export\s*\{([^}]*)\}/g)].flatMap(([, names]) =>
@@ -44,7 +44,7 @@ async function checkClasses(folder) {
   if (missing.length) {
     throw new PlainError(
       `${missing.join(', ')} of wrangler.toml is not exported by ${join(folder, 'index.js')}.`,
-      `The root crate must name each object: pub use holdfast_objects::{…} in src/lib.rs.`,
+      'src/lib.rs must name the objects: pub use holdfast_objects::{…}.',
     );
   }
 }
@@ -103,6 +103,7 @@ async function buildLocked({ features, outDir }) {
   const inputs = await fingerprint({ features });
   const stamp = existsSync(stampPath) ? JSON.parse(readFileSync(stampPath, 'utf8')) : {};
   if (stamp.inputs === inputs && stamp.digest === digestOf(outputs(folder))) {
+    await checkClasses(folder); // wrangler.toml may have changed
     ok('Wasm', `${outDir} is up to date`);
     report(stamp);
     return;
