@@ -1,0 +1,207 @@
+//! The configuration that tests serve: one provider (the simulator), tenants with their keys, routes and limits.
+
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::seed::unique;
+
+/// The pepper of client keys in tests.
+pub const KEY_PEPPER: &str = "pepper-of-the-end-to-end-tests";
+
+/// The key that the edge shows to the simulator.
+pub const PROVIDER_KEY: &str = "sk-provider-key-of-the-end-to-end-tests";
+
+/// The provider that answers.
+pub const PROVIDER: &str = "simulator";
+
+/// A provider at a port where nobody listens.
+pub const DEAD_PROVIDER: &str = "nobody";
+
+/// Price of a million input tokens; odd, so that rounding shows.
+pub const INPUT_MICROS_PER_MILLION: u64 = 1_234_567;
+
+/// Price of a million output tokens; odd, so that rounding shows.
+pub const OUTPUT_MICROS_PER_MILLION: u64 = 7_654_321;
+
+/// What the usage costs: rounded up once, over the sum.
+#[must_use]
+pub fn price_micros(input_tokens: u64, output_tokens: u64) -> u64 {
+    let scaled = input_tokens * INPUT_MICROS_PER_MILLION + output_tokens * OUTPUT_MICROS_PER_MILLION;
+    scaled.div_ceil(1_000_000)
+}
+
+/// A route under construction; what is not set has the product's default.
+#[derive(Clone, Debug)]
+pub struct Route(Value);
+
+impl Route {
+    /// A route to the simulator that matches every request, with a cap of 2,000 output tokens.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self(json!({ "name": name, "provider": PROVIDER, "max_output_tokens": 2_000 }))
+    }
+
+    /// Sets any field.
+    #[must_use]
+    pub fn with(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.0[field] = value.into();
+        self
+    }
+
+    /// `on_disconnect: detach`.
+    #[must_use]
+    pub fn detach(self) -> Self {
+        self.with("on_disconnect", "detach")
+    }
+
+    /// `on_disconnect: cancel`.
+    #[must_use]
+    pub fn cancel(self) -> Self {
+        self.with("on_disconnect", "cancel")
+    }
+
+    /// `owner: edge`.
+    #[must_use]
+    pub fn edge_owned(self) -> Self {
+        self.with("owner", "edge")
+    }
+
+    /// Only for models of that pattern.
+    #[must_use]
+    pub fn for_model(self, pattern: &str) -> Self {
+        self.with("match", json!({ "path": "/v1/chat/completions", "model": pattern }))
+    }
+
+    /// Deadlines that let a test see recovery from a lost driver within seconds.
+    #[must_use]
+    pub fn quick_recovery(self) -> Self {
+        self.with("lease_ms", 1_500).with("observation_ms", 200)
+    }
+}
+
+/// A tenant under construction.
+#[derive(Clone, Debug)]
+pub struct Tenant {
+    id: String,
+    key: String,
+    document: Value,
+}
+
+impl Tenant {
+    /// A tenant with one key, a generous budget and room for 64 generations.
+    #[must_use]
+    pub fn new(id: &str) -> Self {
+        let key = client_key(id, &unique(id));
+        let document = json!({
+            "id": id,
+            "keys": [{ "id": format!("key_{id}"), "digest": key_digest(&key) }],
+            "grant_micros": 900_000_000_u64,
+            "budget": { "limit_micros": 900_000_000_u64, "period": "month" },
+            "concurrency": 64,
+            "detached_max": 64,
+            "routes": [],
+        });
+        Self { id: id.to_owned(), key, document }
+    }
+
+    /// Adds a route; the first that matches a request is used.
+    ///
+    /// # Panics
+    /// Never: the document is built here.
+    #[must_use]
+    pub fn route(mut self, route: Route) -> Self {
+        self.document["routes"].as_array_mut().expect("routes are a list").push(route.0);
+        self
+    }
+
+    /// Sets any field.
+    #[must_use]
+    pub fn with(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.document[field] = value.into();
+        self
+    }
+
+    /// The tenant's name.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The secret that its clients show.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    pub(crate) fn document(&self) -> &Value {
+        &self.document
+    }
+}
+
+/// A well-formed client key of a tenant, derived from any text.
+#[must_use]
+pub fn client_key(tenant: &str, secret_text: &str) -> String {
+    let secret = &hex(&Sha256::digest(secret_text.as_bytes()))[..32];
+    let stem = format!("hfk_{tenant}_{secret}");
+    let checksum = hex(&Sha256::digest(stem.as_bytes()));
+    format!("{stem}{}", &checksum[..8])
+}
+
+/// What the configuration holds instead of the key.
+#[must_use]
+fn key_digest(key: &str) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(KEY_PEPPER.as_bytes()).expect("any length will do");
+    mac.update(key.as_bytes());
+    hex(&mac.finalize().into_bytes())
+}
+
+/// The provider table: the simulator, and a provider behind a closed port.
+#[must_use]
+pub(crate) fn providers(simulator_origin: &str, closed_port: u16) -> Value {
+    let price = |model: &str| {
+        json!({
+            "model": model,
+            "input_micros_per_million": INPUT_MICROS_PER_MILLION,
+            "output_micros_per_million": OUTPUT_MICROS_PER_MILLION,
+        })
+    };
+    let models = ["gen*", "gpt-*", "recording/*"].map(price);
+    let prices = json!({ "version": "test-1", "models": models });
+    let provider = |name: &str, origin: &str| {
+        json!({
+            "name": name,
+            "origin": origin,
+            "dialect": "openai-chat",
+            "secret": "SIMULATOR_API_KEY",
+            "max_tokens_field": "max_completion_tokens",
+            "prices": prices.clone(),
+        })
+    };
+    json!([provider(PROVIDER, simulator_origin), provider(DEAD_PROVIDER, &format!("http://127.0.0.1:{closed_port}")),])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prices_are_rounded_up_once() {
+        assert_eq!(price_micros(0, 0), 0);
+        assert_eq!(price_micros(1, 0), 2, "1.23 µ$");
+        assert_eq!(price_micros(3, 3), 27, "3.70 + 22.96 = 26.67 µ$, not 4 + 23");
+        assert_eq!(price_micros(1_000_000, 1_000_000), 8_888_888);
+    }
+
+    #[test]
+    fn keys_carry_their_checksum() {
+        let key = client_key("acme", "any");
+        let (stem, checksum) = key.split_at(key.len() - 8);
+        assert!(stem.starts_with("hfk_acme_") && stem.len() == "hfk_acme_".len() + 32, "{key}");
+        assert_eq!(checksum, &hex(&Sha256::digest(stem.as_bytes()))[..8]);
+    }
+}

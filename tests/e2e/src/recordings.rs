@@ -1,0 +1,64 @@
+//! Streams recorded from real providers. They are not part of the repository: where the folder is absent, the tests
+//! that replay them say so and check nothing.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// One recorded stream of the dialect `openai-chat`.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// The model that makes the simulator replay it.
+    pub model: String,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// The provider's id in it.
+    pub operation_id: String,
+    /// Why it ended.
+    pub finish: String,
+    /// Input tokens that the provider reported.
+    pub input_tokens: u64,
+    /// Output tokens that the provider bills.
+    pub output_tokens: u64,
+}
+
+/// The folder of recordings, if it is there. Says loudly if it is not.
+#[must_use]
+pub fn folder() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/streams");
+    if folder.join("index.json").is_file() {
+        return Some(folder);
+    }
+    println!("SKIPPED: no recorded streams at {}", folder.display());
+    None
+}
+
+/// All recordings of chat completions in the folder.
+///
+/// # Panics
+/// When the folder is not as its index says.
+#[must_use]
+pub fn chat_recordings(folder: &Path) -> Vec<Recording> {
+    let index = std::fs::read(folder.join("index.json")).expect("an index of recordings");
+    let index: Value = serde_json::from_slice(&index).expect("the index is JSON");
+    let entries = index.as_array().expect("the index is a list");
+    let chats = entries.iter().filter(|entry| entry["dialect"] == "openai-chat");
+    let recordings: Vec<_> = chats.map(|entry| read(folder, entry)).collect();
+    assert!(recordings.len() >= 6, "recordings are missing: {recordings:?}");
+    recordings
+}
+
+fn read(folder: &Path, entry: &Value) -> Recording {
+    let text = |name: &str| entry[name].as_str().unwrap_or_else(|| panic!("{name} in {entry}")).to_owned();
+    let file = text("file");
+    let usage = &entry["usage"];
+    let output = usage.get("billable_output").unwrap_or(&usage["output"]);
+    Recording {
+        model: format!("recording/{}", file.strip_suffix(".sse").expect("a recording is a .sse file")),
+        bytes: std::fs::read(folder.join(&file)).unwrap_or_else(|error| panic!("{file}: {error}")),
+        operation_id: text("provider_operation_id"),
+        finish: text("finish"),
+        input_tokens: usage["input"].as_u64().expect("input tokens"),
+        output_tokens: output.as_u64().expect("output tokens"),
+    }
+}

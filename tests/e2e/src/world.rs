@@ -1,0 +1,258 @@
+//! One workerd that serves the real Wasm from its own storage folder, beside a simulator.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::client::Client;
+use crate::config::{self, KEY_PEPPER, PROVIDER_KEY, Tenant};
+use crate::gate::Permit;
+use crate::recordings;
+use crate::simulator::Simulator;
+use crate::wait_for;
+
+/// Bytes of the server's output that a failed test shows.
+const SHOWN_OUTPUT_BYTES: usize = 8 * 1024;
+
+/// What a world serves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    name: String,
+    tenants: Vec<Tenant>,
+    limits: Value,
+    test_hooks: bool,
+    alone: bool,
+}
+
+impl Options {
+    /// A world for the test called `name`. Heartbeats come twice a second, everything else is as shipped.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let limits = json!({ "heartbeat_ms": 500 });
+        Self { name: name.to_owned(), tenants: Vec::new(), limits, test_hooks: false, alone: false }
+    }
+
+    /// Adds a tenant.
+    #[must_use]
+    pub fn tenant(mut self, tenant: &Tenant) -> Self {
+        self.tenants.push(tenant.clone());
+        self
+    }
+
+    /// Sets one of the operator's limits.
+    #[must_use]
+    pub fn limit(mut self, name: &str, value: u64) -> Self {
+        self.limits[name] = json!(value);
+        self
+    }
+
+    /// Serves the build with test hooks.
+    #[must_use]
+    pub fn with_test_hooks(mut self) -> Self {
+        self.test_hooks = true;
+        self
+    }
+
+    /// Runs while no other world of this process runs: for tests that measure time.
+    #[must_use]
+    pub fn alone(mut self) -> Self {
+        self.alone = true;
+        self
+    }
+}
+
+/// A running world. Dropping it kills the server and removes its storage.
+#[derive(Debug)]
+pub struct World {
+    /// The provider behind the edge.
+    pub simulator: Simulator,
+    name: String,
+    port: u16,
+    folder: TempDir,
+    server: Option<Child>,
+    _permit: Permit,
+}
+
+impl World {
+    /// Starts simulator and server and waits until the server answers.
+    ///
+    /// # Panics
+    /// When a part that is needed is missing, with the command that makes it.
+    #[must_use]
+    pub fn start(options: &Options) -> Self {
+        let permit = if options.alone { Permit::acquire_alone() } else { Permit::acquire() };
+        let build = build_folder(options.test_hooks);
+        let simulator = Simulator::start(recordings::folder().as_deref());
+        let folder = tempfile::Builder::new().prefix("holdfast-e2e-").tempdir().expect("a folder");
+        let port = free_port();
+        write_config(options, &simulator, folder.path(), port, &build);
+        let mut world = Self { simulator, name: options.name.clone(), port, folder, server: None, _permit: permit };
+        world.serve();
+        world
+    }
+
+    /// A client that shows the tenant's key.
+    #[must_use]
+    pub fn client(&self, tenant: &Tenant) -> Client {
+        Client::new(self.port, tenant.key())
+    }
+
+    /// A client that shows any key.
+    #[must_use]
+    pub fn client_with_key(&self, key: &str) -> Client {
+        Client::new(self.port, key)
+    }
+
+    /// The base URL that an SDK is given.
+    #[must_use]
+    pub fn base_url(&self) -> String {
+        format!("http://127.0.0.1:{}/v1", self.port)
+    }
+
+    /// `SIGKILL`: the server gets no chance to say or store anything more.
+    ///
+    /// # Panics
+    /// When it is not running.
+    pub fn kill(&mut self) {
+        let mut server = self.server.take().expect("a running server");
+        server.kill().expect("the server can be killed");
+        server.wait().expect("the server is gone");
+    }
+
+    /// Starts the server again on the same storage and port.
+    pub fn restart(&mut self) {
+        self.serve();
+    }
+
+    fn serve(&mut self) {
+        let log = File::options().create(true).append(true).open(self.log_path()).expect("a log file");
+        let server = Command::new(workerd())
+            .arg("serve")
+            .arg(config_path(self.folder.path()))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second handle"))
+            .stderr(log)
+            .spawn();
+        let mut server = server.unwrap_or_else(|error| panic!("workerd does not start: {error}"));
+        wait_for("a server that answers", || {
+            if let Some(status) = server.try_wait().expect("the server's state") {
+                panic!("{}: workerd ended with {status}:\n{}", self.name, self.output());
+            }
+            healthy(self.port)
+        });
+        self.server = Some(server);
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.folder.path().join("workerd.log")
+    }
+
+    /// The end of what the server wrote to its standard streams.
+    #[must_use]
+    pub fn output(&self) -> String {
+        let bytes = fs::read(self.log_path()).unwrap_or_default();
+        let start = bytes.len().saturating_sub(SHOWN_OUTPUT_BYTES);
+        String::from_utf8_lossy(&bytes[start..]).into_owned()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            // Both fail only if the process is gone already.
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("--- {}: output of workerd ---\n{}\n--- end ---", self.name, self.output());
+        }
+    }
+}
+
+/// The repository's root.
+#[must_use]
+pub fn repository() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.canonicalize().expect("the repository is there")
+}
+
+fn build_folder(test_hooks: bool) -> PathBuf {
+    let (variable, default, command) = if test_hooks {
+        let command = "node scripts/build.mjs --features test-hooks --out-dir build-test";
+        ("HOLDFAST_TEST_BUILD", "build-test", command)
+    } else {
+        ("HOLDFAST_BUILD", "build", "node scripts/build.mjs")
+    };
+    let folder = std::env::var_os(variable).map_or_else(|| repository().join(default), PathBuf::from);
+    assert!(
+        folder.join("index_bg.wasm").is_file(),
+        "no built Worker in {}: run `{command}`, or name its folder in {variable}",
+        folder.display()
+    );
+    folder
+}
+
+fn write_config(options: &Options, simulator: &Simulator, folder: &Path, port: u16, build: &Path) {
+    let tenants: Vec<_> = options.tenants.iter().map(Tenant::document).collect();
+    let closed_port = free_port();
+    let vars = json!({
+        "KEY_PEPPER": KEY_PEPPER,
+        "SIMULATOR_API_KEY": PROVIDER_KEY,
+        "PROVIDERS": config::providers(&simulator.origin(), closed_port).to_string(),
+        "TENANTS": json!(tenants).to_string(),
+        "LIMITS": options.limits.to_string(),
+    });
+    let vars_path = folder.join("vars.json");
+    fs::write(&vars_path, vars.to_string()).expect("the variables are written");
+    let storage = folder.join("storage");
+    fs::create_dir(&storage).expect("a storage folder");
+    let mut command = script("workerd-config.mjs");
+    command.arg("--out").arg(config_path(folder)).arg("--port").arg(port.to_string());
+    command.arg("--storage").arg(storage).arg("--build").arg(build).arg("--vars-file").arg(vars_path);
+    run(command);
+}
+
+fn config_path(folder: &Path) -> PathBuf {
+    folder.join("config.capnp")
+}
+
+fn workerd() -> &'static Path {
+    static WORKERD: OnceLock<PathBuf> = OnceLock::new();
+    WORKERD.get_or_init(|| {
+        let mut command = script("workerd-config.mjs");
+        command.arg("--print-workerd");
+        let path = PathBuf::from(run(command).trim());
+        assert!(path.is_file(), "no workerd at {}: run `npm ci`", path.display());
+        path
+    })
+}
+
+fn script(name: &str) -> Command {
+    let mut command = Command::new("node");
+    command.arg(repository().join("scripts").join(name)).current_dir(repository());
+    command
+}
+
+fn run(mut command: Command) -> String {
+    let ran = command.output();
+    let output = ran.unwrap_or_else(|error| panic!("{command:?}: {error} (Node 20.3 or newer is needed)"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?} ended with {}: {errors}", output.status);
+    String::from_utf8(output.stdout).expect("output in UTF-8")
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
+
+fn healthy(port: u16) -> Result<(), String> {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(|error| error.to_string())?;
+    let reply = Client::new(port, "").get("/healthz");
+    if reply.status == 200 { Ok(()) } else { Err(format!("{}: {}", reply.status, reply.text())) }
+}

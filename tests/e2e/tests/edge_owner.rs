@@ -1,0 +1,132 @@
+//! Routes whose generations the edge drives itself: simple, close to the user, and as safe for the money.
+
+use holdfast_e2e::sse::assert_broken;
+use holdfast_e2e::{
+    Chat, Client, Options, Route, Tenant, World, assert_completed, assert_estimated, now_ms, price_micros, unique,
+};
+
+fn world(name: &str, route: Route) -> (World, Client) {
+    let tenant = Tenant::new("acme").route(route.edge_owned().quick_recovery().with("total_ms", 25_000));
+    let world = World::start(&Options::new(name).tenant(&tenant));
+    let client = world.client(&tenant);
+    (world, client)
+}
+
+#[test]
+fn streams_and_completes() {
+    let (world, client) = world("edge owner", Route::new("quick").detach());
+    for asks in [false, true] {
+        let plain = Chat::stream("gen?tokens=40&interval_ms=5&text=multibyte&split=11").tag(&unique("stream"));
+        let chat = if asks { plain.with_usage() } else { plain };
+        let (mut exchange, id) = client.begin(&chat);
+        let expected = world.simulator.expected(&chat);
+        assert_eq!(exchange.finish().clean(), expected);
+        let settled = client.wait_until_settled(&id);
+        assert_eq!(settled["owner"], "edge", "{settled}");
+        assert_completed(&settled, 12, 40);
+        assert_eq!(client.read_all_from(&id, 0), expected);
+        assert_eq!(client.read_all_from(&id, 777), &expected[777..]);
+    }
+    let chat = Chat::complete("gen?tokens=40").tag(&unique("complete"));
+    let reply = client.chat(&chat).expect(200);
+    assert_eq!(reply.body, world.simulator.expected(&chat));
+    let id = reply.required("x-generation-id");
+    assert_completed(&client.wait_until_settled(id), 12, 40);
+    assert_eq!(client.result(id).expect(200).body, reply.body);
+    assert_eq!(client.wait_until_nothing_is_held().spent, 3 * price_micros(12, 40));
+}
+
+#[test]
+fn detach_is_carried_to_the_end_after_the_client_left() {
+    let (world, client) = world("edge owner, detach", Route::new("quick").detach());
+    for k in [0, 1, 1_234] {
+        let tag = unique("detach");
+        let chat = Chat::stream("gen?tokens=100&interval_ms=15").tag(&tag);
+        let expected = world.simulator.expected(&chat);
+        let (mut exchange, id) = client.begin(&chat);
+        assert_eq!(exchange.read(k), &expected[..k]);
+        assert_eq!(world.simulator.only(&tag).end(), "open", "it left in mid-stream");
+        exchange.abandon();
+        world.simulator.assert_sent_everything(&tag);
+        let settled = client.wait_until_settled(&id);
+        assert_completed(&settled, 12, 100);
+        assert_eq!(settled["on_disconnect"], "detach", "{settled}");
+        assert_eq!(client.read_all_from(&id, k), &expected[k..], "k = {k}");
+        assert_eq!(client.read_all_from(&id, 0), expected);
+    }
+    client.wait_until_nothing_is_held();
+}
+
+#[test]
+fn cancel_closes_the_provider_when_the_client_leaves() {
+    let (world, client) = world("edge owner, cancel", Route::new("quick").cancel());
+    let tag = unique("cancel");
+    let chat = Chat::stream("gen?tokens=400&interval_ms=20").tag(&tag);
+    let expected = world.simulator.expected(&chat);
+    let (mut exchange, id) = client.begin(&chat);
+    assert_eq!(exchange.read(1_000), &expected[..1_000]);
+    let left_at = now_ms();
+    exchange.abandon();
+    let entry = world.simulator.once_closed(&tag);
+    assert_eq!(entry.end(), "client_closed", "{}", entry.brief());
+    let took = entry.closed_at_ms().expect("closed").saturating_sub(left_at);
+    assert!(took <= 1_000, "closed after {took} ms");
+    let settled = client.wait_until_settled(&id);
+    assert_eq!(settled["lifecycle"], "cancelled", "{settled}");
+    assert_estimated(&settled);
+    assert!(assert_broken(&client.read_all_from(&id, 0), &expected).prefix_len >= 1_000);
+    client.wait_until_nothing_is_held();
+}
+
+#[test]
+fn a_cancel_by_name_reaches_the_driver() {
+    let (world, client) = world("edge owner, cancel by name", Route::new("quick").detach());
+    let tag = unique("by-name");
+    let chat = Chat::stream("gen?tokens=400&interval_ms=20").tag(&tag);
+    let expected = world.simulator.expected(&chat);
+    let (mut exchange, id) = client.begin(&chat);
+    let mut got = exchange.read(1_000);
+    let first = client.cancel(&id).expect(202);
+    assert_eq!(client.cancel(&id).body, first.body);
+    got.extend(exchange.finish().clean());
+    assert_broken(&got, &expected);
+    assert_eq!(world.simulator.once_closed(&tag).end(), "client_closed");
+    let settled = client.wait_until_settled(&id);
+    assert_eq!(settled["lifecycle"], "cancelled", "{settled}");
+    assert_estimated(&settled);
+    assert_eq!(client.read_all_from(&id, 0), got, "the client got what is stored");
+    client.wait_until_nothing_is_held();
+}
+
+#[test]
+fn a_killed_driver_is_found_by_its_lease() {
+    let (mut world, client) = world("edge owner, killed", Route::new("quick").detach());
+    let tag = unique("killed");
+    let chat = Chat::stream("gen?tokens=400&interval_ms=10").tag(&tag);
+    let expected = world.simulator.expected(&chat);
+    let (mut exchange, id) = client.begin(&chat);
+    exchange.read(9_000);
+    world.kill();
+    world.restart();
+    let balance = client.wait_until_nothing_is_held();
+    let settled = client.generation(&id);
+    assert_eq!(settled["lifecycle"], "failed", "{settled}");
+    assert_eq!(assert_estimated(&settled), balance.spent);
+    assert_broken(&client.read_all_from(&id, 0), &expected);
+    assert_eq!(world.simulator.log(&tag).len(), 1, "one call");
+}
+
+#[test]
+fn the_same_key_twice_is_one_call() {
+    let (world, client) = world("edge owner, idempotency", Route::new("quick").detach());
+    let (tag, key) = (unique("twice"), unique("key"));
+    let chat = Chat::stream("gen?tokens=10").tag(&tag).idempotency_key(&key);
+    let expected = world.simulator.expected(&chat);
+    let (mut exchange, id) = client.begin(&chat);
+    assert_eq!(exchange.finish().clean(), expected);
+    assert_completed(&client.wait_until_settled(&id), 12, 10);
+    let (mut exchange, again) = client.begin(&chat);
+    assert_eq!(again, id);
+    assert_eq!(exchange.finish().clean(), expected, "replayed from the log");
+    assert_eq!(world.simulator.log(&tag).len(), 1);
+}

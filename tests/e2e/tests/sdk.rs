@@ -1,0 +1,112 @@
+//! The official SDKs work with only base URL and key changed: what their user sees through the edge is what he would
+//! see at the provider itself.
+
+use holdfast_e2e::sdk::Sdk;
+use holdfast_e2e::{Options, Route, Tenant, World, assert_completed, unique};
+use serde_json::Value;
+
+fn world(name: &str) -> (World, Tenant) {
+    let tenant = Tenant::new("acme").route(Route::new("chat").detach());
+    (World::start(&Options::new(name).tenant(&tenant)), tenant)
+}
+
+/// Runs the SDK at the provider and at the edge.
+fn both(world: &World, tenant: &Tenant, sdk: &Sdk, model: &str) -> (Value, Value) {
+    let direct = format!("{}/v1", world.simulator.origin());
+    (sdk.run(&direct, "sk-direct", model), sdk.run(&world.base_url(), tenant.key(), model))
+}
+
+fn streams_and_completes(sdk: &Sdk) {
+    let (world, tenant) = world("sdk streams and completes");
+    let client = world.client(&tenant);
+    for model in ["gen?tokens=30&prompt_tokens=21", "gen?tokens=25&text=multibyte&split=3", "recording/openai-text"] {
+        let (direct, mut edge) = both(&world, &tenant, sdk, model);
+        let generation = edge["complete"]["generation"].take();
+        let generation = generation.as_str().expect("the SDK shows the generation's id");
+        let mut direct_alike = direct.clone();
+        direct_alike["complete"]["generation"] = Value::Null;
+        assert_eq!(edge, direct_alike, "{} {model}", sdk.name);
+        assert_eq!(direct["stream"]["error"], Value::Null, "{} {model}", sdk.name);
+        assert_eq!(direct["stream"]["usage"], Value::Null, "nobody asked for the usage chunk");
+        assert_eq!(direct["stream"]["text"], direct["complete"]["text"], "{} {model}", sdk.name);
+        let usage = &direct["stream_with_usage"]["usage"];
+        let tokens = |name: &str| usage[name].as_u64().expect("tokens");
+        let settled = client.wait_until_settled(generation);
+        assert_completed(&settled, tokens("prompt_tokens"), tokens("completion_tokens"));
+    }
+    client.wait_until_nothing_is_held();
+}
+
+fn raises_when_the_provider_dies(sdk: &Sdk) {
+    let (world, tenant) = world("sdk raises");
+    for fault in ["fin_at=900", "reset_at=900", "end_at=900", "fin_at=0"] {
+        let model = format!("gen?tokens=30&{fault}&tag={}", unique("sdk-dies"));
+        let edge = sdk.run(&world.base_url(), tenant.key(), &model);
+        for way in ["stream", "stream_with_usage"] {
+            let seen = &edge[way];
+            assert_eq!(seen["error"]["code"], "upstream_interrupted", "{} {model}: {seen}", sdk.name);
+            assert_eq!(seen["finish_reason"], Value::Null, "{} {model}: {seen}", sdk.name);
+        }
+        let complete = &edge["complete"]["error"];
+        assert_eq!(complete["status"], 502, "{} {model}: {complete}", sdk.name);
+        assert_eq!(complete["code"], "upstream_failed", "{} {model}: {complete}", sdk.name);
+    }
+    let balance = world.client(&tenant).wait_until_nothing_is_held();
+    assert!(balance.spent > 0, "{balance:?}");
+}
+
+fn raises_its_own_error_types(sdk: &Sdk) {
+    let poor = Tenant::new("poor").route(Route::new("chat")).with("grant_micros", 10);
+    let full = Tenant::new("full").route(Route::new("chat")).with("concurrency", 0);
+    let world = World::start(&Options::new("sdk errors").tenant(&poor).tenant(&full));
+    let run = |key: &str, model: &str| sdk.run(&world.base_url(), key, model);
+    let expect = |seen: Value, class: &str, status: u16, code: &str| {
+        for way in ["stream", "complete"] {
+            let error = &seen[way]["error"];
+            assert_eq!(error["class"], class, "{}: {error}", sdk.name);
+            assert_eq!(error["status"], status, "{}: {error}", sdk.name);
+            assert_eq!(error["code"], code, "{}: {error}", sdk.name);
+        }
+    };
+    let plain = if sdk.name == "node" { "APIError" } else { "APIStatusError" };
+    expect(run("sk-not-a-key", "gen"), "AuthenticationError", 401, "invalid_api_key");
+    expect(run(poor.key(), "gen"), plain, 402, "budget_exhausted");
+    expect(run(full.key(), "gen"), "RateLimitError", 429, "concurrency_exceeded");
+    expect(run(poor.key(), "unknown-model"), "BadRequestError", 400, "model_not_priced");
+}
+
+#[test]
+fn node_streams_and_completes() {
+    streams_and_completes(&Sdk::node());
+}
+
+#[test]
+fn node_raises_when_the_provider_dies() {
+    raises_when_the_provider_dies(&Sdk::node());
+}
+
+#[test]
+fn node_raises_its_own_error_types() {
+    raises_its_own_error_types(&Sdk::node());
+}
+
+#[test]
+fn python_streams_and_completes() {
+    if let Some(sdk) = Sdk::python() {
+        streams_and_completes(&sdk);
+    }
+}
+
+#[test]
+fn python_raises_when_the_provider_dies() {
+    if let Some(sdk) = Sdk::python() {
+        raises_when_the_provider_dies(&sdk);
+    }
+}
+
+#[test]
+fn python_raises_its_own_error_types() {
+    if let Some(sdk) = Sdk::python() {
+        raises_its_own_error_types(&sdk);
+    }
+}
