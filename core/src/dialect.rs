@@ -145,13 +145,8 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    const ALL: [Dialect; 5] = [
-        Dialect::OpenaiChat,
-        Dialect::OpenaiResponses,
-        Dialect::AnthropicMessages,
-        Dialect::Gemini,
-        Dialect::Opaque,
-    ];
+    const ALL: [Dialect; 5] =
+        [Dialect::OpenaiChat, Dialect::OpenaiResponses, Dialect::AnthropicMessages, Dialect::Gemini, Dialect::Opaque];
     /// Text that would break a frame or a JSON string if it were not escaped.
     const NASTY: &str = "a \"quote\"\n\ndata: [DONE]\r\n\\ \u{2028} é";
 

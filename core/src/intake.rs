@@ -3,6 +3,7 @@
 //! Bytes are never changed. Two things happen to them: the bytes of an event stream are released at event boundaries,
 //! since a reader can do nothing with half an event; and an event that carries nothing but usage can be left out.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
@@ -91,7 +92,7 @@ impl Intake {
 
     /// What has been learnt so far. Of a plain body nothing is known before its end.
     #[must_use]
-    pub const fn report(&self) -> &MeterReport {
+    pub fn report(&self) -> &MeterReport {
         match &self.kind {
             Kind::Events(events) => events.meter.report(),
             Kind::Body(body) => &body.report,
@@ -100,7 +101,7 @@ impl Intake {
 
     /// The stream's terminal or an in-band error has been seen: a good moment to flush. Never true for a plain body.
     #[must_use]
-    pub const fn has_terminal(&self) -> bool {
+    pub fn has_terminal(&self) -> bool {
         match &self.kind {
             Kind::Events(events) => events.meter.is_done() || events.meter.report().in_band_error.is_some(),
             Kind::Body(_) => false,
@@ -129,14 +130,14 @@ impl IntakeEnd {
 
 #[derive(Debug)]
 enum StreamMeter {
-    Chat(OpenAiChat),
+    Chat(Box<OpenAiChat>),
     Other(Terminals),
 }
 
 impl StreamMeter {
     fn new(dialect: Dialect) -> Self {
         match dialect {
-            Dialect::OpenaiChat => Self::Chat(OpenAiChat::new()),
+            Dialect::OpenaiChat => Self::Chat(Box::default()),
             other => Self::Other(Terminals::new(other)),
         }
     }
@@ -152,14 +153,14 @@ impl StreamMeter {
         }
     }
 
-    const fn report(&self) -> &MeterReport {
+    fn report(&self) -> &MeterReport {
         match self {
             Self::Chat(meter) => meter.report(),
             Self::Other(meter) => meter.report(),
         }
     }
 
-    const fn is_done(&self) -> bool {
+    fn is_done(&self) -> bool {
         match self {
             Self::Chat(meter) => meter.is_done(),
             Self::Other(meter) => meter.is_done(),
@@ -168,7 +169,7 @@ impl StreamMeter {
 
     fn into_report(self) -> MeterReport {
         match self {
-            Self::Chat(meter) => meter.into_report(),
+            Self::Chat(meter) => (*meter).into_report(),
             Self::Other(meter) => meter.into_report(),
         }
     }

@@ -209,7 +209,9 @@ impl<'a> ChatRequest<'a> {
             StreamOptions::Object { raw, is_empty, include_usage: None } => {
                 let comma = if *is_empty { "" } else { "," };
                 let inside = self.range(raw).map(|range| range.end.saturating_sub(1));
-                changes.extend(inside.map(|end| Edit { range: end..end, text: format!(r#"{comma}"{INCLUDE_USAGE}":true"#) }));
+                changes.extend(
+                    inside.map(|end| Edit { range: end..end, text: format!(r#"{comma}"{INCLUDE_USAGE}":true"#) }),
+                );
             }
         }
     }

@@ -209,12 +209,7 @@ impl Scanner {
         recycle(&mut self.line);
     }
 
-    fn end_line<'c>(
-        &mut self,
-        line: &'c [u8],
-        borrowed: &mut Borrowed<'c>,
-        on_event: &mut impl FnMut(Event<'_>),
-    ) {
+    fn end_line<'c>(&mut self, line: &'c [u8], borrowed: &mut Borrowed<'c>, on_event: &mut impl FnMut(Event<'_>)) {
         let mut text = line;
         if self.first_line {
             text = self.without_mark(line);

@@ -190,8 +190,30 @@ fn boundaries_lie_between_events_and_behind_comments() {
 
 fn token() -> impl Strategy<Value = Vec<u8>> {
     let words: Vec<&[u8]> = vec![
-        b"data", b"data:", b"data: ", b"event", b"event: ", b"id", b"id:", b"retry: 12", b":", b" ", b"x", b"{\"a\":1}",
-        b"\n", b"\n\n", b"\r", b"\r\n", b"\r\n\r\n", b"\r\r", b"\n\r", b"\xEF\xBB\xBF", b"\xEF", b"\0", b"\xC3", b"\xA9",
+        b"data",
+        b"data:",
+        b"data: ",
+        b"event",
+        b"event: ",
+        b"id",
+        b"id:",
+        b"retry: 12",
+        b":",
+        b" ",
+        b"x",
+        b"{\"a\":1}",
+        b"\n",
+        b"\n\n",
+        b"\r",
+        b"\r\n",
+        b"\r\n\r\n",
+        b"\r\r",
+        b"\n\r",
+        b"\xEF\xBB\xBF",
+        b"\xEF",
+        b"\0",
+        b"\xC3",
+        b"\xA9",
     ];
     prop_oneof![
         30 => prop::sample::select(words).prop_map(<[u8]>::to_vec),

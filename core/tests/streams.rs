@@ -1,0 +1,207 @@
+//! Streams recorded from real providers: what is learnt from them does not depend on the cuts.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "a test fails by panicking"
+)]
+
+mod support;
+
+use std::path::PathBuf;
+
+use holdfast_core::dialect::Dialect;
+use holdfast_core::intake::{Intake, IntakeEnd, IntakeOptions};
+use holdfast_core::meter::{ContentCounter, EndClass};
+use serde::Deserialize;
+use serde_json::Value;
+use support::{chunks, scan};
+
+#[derive(Deserialize)]
+struct Recording {
+    file: String,
+    dialect: Dialect,
+    events: u64,
+    bytes: usize,
+    provider_operation_id: String,
+    finish: String,
+    usage: Option<RecordedUsage>,
+}
+
+#[derive(Deserialize)]
+struct RecordedUsage {
+    input: u64,
+    output: u64,
+    billable_output: Option<u64>,
+}
+
+/// The recordings with their bytes; none, with a loud word, where they are not at hand.
+fn recordings() -> Vec<(Recording, Vec<u8>)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/streams");
+    let Ok(index) = std::fs::read(folder.join("index.json")) else {
+        eprintln!("SKIPPED: no recorded streams in {}: this test has checked NOTHING", folder.display());
+        return Vec::new();
+    };
+    let index: Vec<Recording> = serde_json::from_slice(&index).unwrap();
+    assert!(index.iter().any(|recording| recording.dialect == Dialect::OpenaiChat));
+    index
+        .into_iter()
+        .map(|recording| {
+            let bytes = std::fs::read(folder.join(&recording.file)).unwrap();
+            assert_eq!(bytes.len(), recording.bytes, "{}", recording.file);
+            (recording, bytes)
+        })
+        .collect()
+}
+
+fn chat_recordings() -> Vec<(Recording, Vec<u8>)> {
+    let mut all = recordings();
+    all.retain(|(recording, _)| recording.dialect == Dialect::OpenaiChat);
+    all
+}
+
+fn take_in(recording: &Recording, source: &[u8], sizes: &[usize], strip_usage: bool) -> (Vec<u8>, IntakeEnd) {
+    let options = IntakeOptions { dialect: recording.dialect, streaming: true, strip_usage, event_max_bytes: 1 << 20 };
+    let mut intake = Intake::new(options);
+    let mut released = Vec::new();
+    for chunk in chunks(source, sizes) {
+        released.extend(intake.push(chunk.to_vec()));
+    }
+    let end = intake.finish();
+    released.extend_from_slice(&end.tail);
+    (released, end)
+}
+
+fn check(recording: &Recording, end: &IntakeEnd, how: &str) {
+    let name = &recording.file;
+    let report = &end.report;
+    assert_eq!(end.class, EndClass::Complete, "{name} {how}");
+    assert_eq!(report.events, recording.events, "{name} {how}");
+    assert_eq!(report.operation_id.as_deref(), Some(recording.provider_operation_id.as_str()), "{name} {how}");
+    assert_eq!(report.finish_reason.as_deref(), Some(recording.finish.as_str()), "{name} {how}");
+    let expected = recording.usage.as_ref().unwrap();
+    let usage = report.usage.unwrap();
+    assert_eq!(usage.input_tokens, expected.input, "{name} {how}");
+    assert_eq!(usage.output_tokens, expected.billable_output.unwrap_or(expected.output), "{name} {how}");
+    assert_eq!(report.reported_output_tokens, Some(expected.output), "{name} {how}");
+    assert!(!report.usage_rejected && report.in_band_error.is_none() && report.oversize_events == 0, "{name} {how}");
+}
+
+#[test]
+fn chat_streams_tell_id_finish_and_usage_whatever_the_cut() {
+    for (recording, source) in chat_recordings() {
+        for sizes in [&[usize::MAX][..], &[1], &[1, 2, 3, 5, 7, 11, 13], &[0, 509, 3], &[4_096], &[65_536]] {
+            let (released, end) = take_in(&recording, &source, sizes, false);
+            assert!(released == source, "{}: bytes changed with {sizes:?}", recording.file);
+            check(&recording, &end, &format!("{sizes:?}"));
+        }
+        // Every cut around the last events, where all that matters stands.
+        for cut in source.len().saturating_sub(1_500)..source.len() {
+            let (released, end) = take_in(&recording, &source, &[cut, source.len()], false);
+            assert!(released == source);
+            check(&recording, &end, &format!("cut at {cut}"));
+        }
+    }
+}
+
+#[test]
+fn chat_streams_with_other_line_endings_tell_the_same() {
+    for (recording, source) in chat_recordings() {
+        for ending in ["\r\n", "\r"] {
+            let source = String::from_utf8(source.clone()).unwrap().replace('\n', ending).into_bytes();
+            for sizes in [&[usize::MAX][..], &[1], &[5, 64, 1_001]] {
+                let (released, end) = take_in(&recording, &source, sizes, false);
+                assert!(released == source);
+                check(&recording, &end, &format!("{ending:?} {sizes:?}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn stripping_takes_the_usage_event_and_nothing_else() {
+    for (recording, source) in chat_recordings() {
+        let mut expected = source.clone();
+        let mut usage_events = 0;
+        for event in scan([source.as_slice()], 1 << 20).0.iter().rev() {
+            let value: Value = serde_json::from_slice(&event.data).unwrap_or_default();
+            if value["usage"].is_object() && value["choices"].as_array().is_some_and(Vec::is_empty) {
+                usage_events += 1;
+                expected.drain(event.start as usize..event.end as usize);
+            }
+        }
+        assert!(usage_events <= 1);
+        for sizes in [&[usize::MAX][..], &[1], &[300, 17]] {
+            let (released, end) = take_in(&recording, &source, sizes, true);
+            assert!(released == expected, "{} {sizes:?}", recording.file);
+            assert_eq!(end.stripped_usage.is_some(), usage_events == 1);
+            check(&recording, &end, &format!("stripped, {sizes:?}"));
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_ends_early_is_never_complete() {
+    for (recording, source) in chat_recordings() {
+        let step = (source.len() / 400).max(1);
+        for cut in (0..source.len()).step_by(step).chain(source.len() - 20..source.len()) {
+            let (released, end) = take_in(&recording, &source[..cut], &[usize::MAX], false);
+            assert!(released == source[..cut]);
+            assert!(matches!(end.class, EndClass::Incomplete | EndClass::CutInsideEvent), "{} {cut}", recording.file);
+        }
+    }
+}
+
+/// Bytes of all generated strings, by parsing.
+fn generated_bytes(value: &Value) -> u64 {
+    match value {
+        Value::String(text) => text.len() as u64,
+        Value::Array(items) => items.iter().map(generated_bytes).sum(),
+        Value::Object(members) => {
+            let framing = ["role", "id", "type"];
+            members.iter().filter(|(key, _)| !framing.contains(&key.as_str())).map(|(_, v)| generated_bytes(v)).sum()
+        }
+        _ => 0,
+    }
+}
+
+#[test]
+fn content_bytes_are_those_of_the_deltas() {
+    for (recording, source) in chat_recordings() {
+        let mut expected = 0;
+        let mut counter = ContentCounter::for_events();
+        for event in scan([source.as_slice()], 1 << 20).0 {
+            let value: Value = serde_json::from_slice(&event.data).unwrap_or_default();
+            for choice in value["choices"].as_array().into_iter().flatten() {
+                expected += generated_bytes(&choice["delta"]);
+            }
+            counter.push(&source[event.start as usize..event.end as usize]);
+            assert_eq!(counter.total(), expected, "{}", recording.file);
+        }
+        assert!(expected > 0);
+        let mut bytewise = ContentCounter::for_events();
+        source.chunks(1).for_each(|byte| bytewise.push(byte));
+        assert_eq!(bytewise.total(), expected, "{}", recording.file);
+        // Visible text: never fewer bytes than tokens.
+        let usage = recording.usage.as_ref().unwrap();
+        if recording.file.contains("openai-text") || recording.file.contains("groq") {
+            assert!(expected >= usage.output, "{}", recording.file);
+        }
+    }
+}
+
+#[test]
+fn other_dialects_pass_untouched_and_tell_their_end() {
+    for (recording, source) in recordings() {
+        if recording.dialect == Dialect::OpenaiChat {
+            continue;
+        }
+        let expected = if recording.finish == "response.failed" { EndClass::InBandError } else { EndClass::Complete };
+        for sizes in [&[usize::MAX][..], &[1], &[100, 7]] {
+            let (released, end) = take_in(&recording, &source, sizes, true);
+            assert!(released == source, "{}", recording.file);
+            assert_eq!((end.class, end.report.events), (expected, recording.events), "{}", recording.file);
+        }
+    }
+}
