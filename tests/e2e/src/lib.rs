@@ -12,11 +12,13 @@
 //! | [`chat`] | one request of an OpenAI client |
 //! | [`http`] | a small HTTP/1.1 client on a socket, exact to the byte |
 //! | [`simulator`] | what the provider sends and what it saw |
+//! | [`bytes`] | comparing bodies |
 //! | [`sse`] | reading event streams, and the ends that a broken stream must have |
 //! | [`recordings`] | the recorded provider streams, where they are at hand |
 //! | [`sdk`] | runs the official SDKs |
 //! | [`wait`], [`seed`], [`gate`] | polling, randomness with a printed seed, bounded parallelism |
 
+pub mod bytes;
 pub mod chat;
 pub mod client;
 pub mod config;

@@ -4,7 +4,7 @@
 use std::io::Read;
 
 use holdfast_e2e::recordings::{Recording, chat_recordings, folder};
-use holdfast_e2e::{Chat, Client, Options, Route, Seed, Tenant, World, assert_completed, unique};
+use holdfast_e2e::{Chat, Client, Options, Route, Seed, Tenant, World, assert_bytes, assert_completed, unique};
 
 fn world(name: &str) -> (World, Client) {
     let tenant = Tenant::new("acme").route(Route::new("chat").detach());
@@ -18,23 +18,6 @@ fn stream(client: &Client, chat: &Chat) -> (String, Vec<u8>) {
     let (mut exchange, id) = client.begin(chat);
     assert!(exchange.head().required("content-type").starts_with("text/event-stream"));
     (id, exchange.finish().clean())
-}
-
-/// Compares without printing a hundred kilobytes.
-fn assert_same(got: &[u8], expected: &[u8], what: &str) {
-    let agree = got.iter().zip(expected).take_while(|(got, expected)| got == expected).count();
-    let near = |bytes: &[u8]| {
-        let end = bytes.len().min(agree + 80);
-        String::from_utf8_lossy(&bytes[agree.saturating_sub(80).min(end)..end]).into_owned()
-    };
-    assert!(
-        got == expected,
-        "{what}: {} bytes for {}, alike as far as {agree}: {:?} for {:?}",
-        got.len(),
-        expected.len(),
-        near(got),
-        near(expected)
-    );
 }
 
 #[test]
@@ -61,15 +44,15 @@ fn assert_passes(world: &World, client: &Client, recording: &Recording, cut: &st
     let chat = Chat::stream(&format!("{}?{cut}", recording.model)).tag(&tag).with_usage();
     let what = chat.model().to_owned();
     let (id, got) = stream(client, &chat);
-    assert_same(&got, &recording.bytes, &what);
-    assert_same(&world.simulator.sent_for(&chat), &recording.bytes, "the simulator replays the file");
+    assert_bytes!(got, &recording.bytes, "{what}");
+    assert_bytes!(world.simulator.sent_for(&chat), &recording.bytes, "the simulator replays the file");
     let settled = client.wait_until_settled(&id);
     assert_completed(&settled, recording.input_tokens, recording.output_tokens);
     assert_eq!(settled["upstream"]["operation_id"], recording.operation_id, "{settled}");
     assert_eq!(settled["upstream"]["finish_reason"], recording.finish, "{settled}");
     assert_eq!(settled["log"]["length"], recording.bytes.len(), "{settled}");
-    assert_same(&client.read_all_from(&id, 0), &recording.bytes, "the stored stream");
-    assert_same(&client.result(&id).expect(200).body, &recording.bytes, "the stored result");
+    assert_bytes!(client.read_all_from(&id, 0), &recording.bytes, "the stored stream");
+    assert_bytes!(client.result(&id).expect(200).body, &recording.bytes, "the stored result");
 }
 
 #[test]
@@ -80,11 +63,11 @@ fn recorded_streams_lose_only_the_usage_chunk_that_the_client_did_not_ask_for() 
         let chat = Chat::stream(&recording.model).tag(&unique("unasked"));
         let expected = world.simulator.expected(&chat);
         let (id, got) = stream(&client, &chat);
-        assert_same(&got, &expected, chat.model());
+        assert_bytes!(got, expected, "{}", chat.model());
         let settled = client.wait_until_settled(&id);
         assert_completed(&settled, recording.input_tokens, recording.output_tokens);
         assert_eq!(settled["log"]["length"], expected.len(), "{settled}");
-        assert_same(&client.read_all_from(&id, 0), &expected, "the stored stream");
+        assert_bytes!(client.read_all_from(&id, 0), &expected, "the stored stream");
     }
 }
 
@@ -100,7 +83,7 @@ fn every_cut_point_of_a_small_stream() {
             let plain = Chat::stream(&model(cut));
             let chat = if asks { plain.with_usage() } else { plain };
             let (_, got) = stream(&client, &chat);
-            assert_same(&got, &world.simulator.expected(&chat), chat.model());
+            assert_bytes!(got, &world.simulator.expected(&chat), "{}", chat.model());
         }
     };
     std::thread::scope(|scope| {
@@ -117,9 +100,9 @@ fn one_byte_per_write_with_characters_of_several_bytes() {
     for cut in ["split=1", "split=2", "split=3&gap_ms=1", "split=7"] {
         let chat = Chat::stream(&format!("gen?tokens=12&text=multibyte&{cut}")).tag(&unique("bytewise"));
         let (id, got) = stream(&client, &chat);
-        assert_same(&got, &world.simulator.expected(&chat), chat.model());
+        assert_bytes!(got, &world.simulator.expected(&chat), "{}", chat.model());
         assert_completed(&client.wait_until_settled(&id), 12, 12);
-        assert_same(&client.read_all_from(&id, 0), &got, "the stored stream");
+        assert_bytes!(client.read_all_from(&id, 0), &got, "the stored stream");
     }
 }
 
@@ -131,7 +114,7 @@ fn the_usage_chunk_is_asked_for_and_shown_only_to_who_asked() {
         let plain = Chat::stream("gen?tokens=9&prompt_tokens=33").tag(&tag);
         let chat = if asks { plain.with_usage() } else { plain };
         let (id, got) = stream(&client, &chat);
-        assert_same(&got, &world.simulator.expected(&chat), chat.model());
+        assert_bytes!(got, &world.simulator.expected(&chat), "{}", chat.model());
         assert_eq!(String::from_utf8_lossy(&got).contains("prompt_tokens"), asks);
         assert_eq!(world.simulator.only(&tag).body()["stream_options"]["include_usage"], true);
         assert_completed(&client.wait_until_settled(&id), 33, 9);
@@ -145,14 +128,14 @@ fn an_answer_in_one_piece_passes_unchanged() {
         let tag = unique("complete");
         let chat = Chat::complete(model).tag(&tag);
         let reply = client.chat(&chat).expect(200);
-        assert_same(&reply.body, &world.simulator.expected(&chat), chat.model());
+        assert_bytes!(reply.body, &world.simulator.expected(&chat), "{}", chat.model());
         assert_eq!(reply.required("content-type"), "application/json");
         let id = reply.required("x-generation-id");
         let settled = client.wait_until_settled(id);
         assert_completed(&settled, 8, 14);
-        assert_same(&client.read_all_from(id, 0), &reply.body, "the stored stream");
+        assert_bytes!(client.read_all_from(id, 0), &reply.body, "the stored stream");
         let result = client.result(id).expect(200);
-        assert_same(&result.body, &reply.body, "the stored result");
+        assert_bytes!(result.body, &reply.body, "the stored result");
         assert_eq!(result.required("content-type"), "application/json");
         assert_eq!(world.simulator.only(&tag).body().get("stream_options"), None);
     }
@@ -168,7 +151,7 @@ fn a_compressed_answer_that_nobody_asked_for_is_read_all_the_same() {
     let mut plain = Vec::new();
     let sent = world.simulator.sent_for(&chat);
     flate2::read::GzDecoder::new(sent.as_slice()).read_to_end(&mut plain).expect("gzip");
-    assert_same(&exchange.finish().clean(), &plain, chat.model());
+    assert_bytes!(exchange.finish().clean(), &plain, "{}", chat.model());
     assert_completed(&client.wait_until_settled(&id), 12, 11);
     assert_eq!(world.simulator.only(&tag).headers()["accept-encoding"], "identity");
 }

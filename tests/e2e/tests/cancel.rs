@@ -5,8 +5,8 @@ use std::sync::Barrier;
 
 use holdfast_e2e::sse::{assert_broken, tokens_within};
 use holdfast_e2e::{
-    Chat, Client, LogEntry, Options, Route, Tenant, World, assert_completed, assert_estimated, now_ms, price_micros,
-    unique, wait_for,
+    Chat, Client, LogEntry, Options, Route, Tenant, World, assert_bytes, assert_completed, assert_estimated, now_ms,
+    price_micros, unique, wait_for,
 };
 use serde_json::Value;
 
@@ -40,8 +40,8 @@ fn assert_cancelled_partial(world: &World, client: &Client, chat: &Chat, id: &st
     assert_eq!(settled["log"]["length"], stored.len(), "{settled}");
     let broken = assert_broken(&stored, &expected);
     assert!(broken.prefix_len >= seen, "{} bytes kept of {seen} that the client got", broken.prefix_len);
-    assert_eq!(client.read_all_from(id, seen), &stored[seen..], "the rest for a client that got {seen}");
-    assert_eq!(client.result(id).expect(200).body, stored);
+    assert_bytes!(client.read_all_from(id, seen), &stored[seen..], "the rest for a client that got {seen}");
+    assert_bytes!(client.result(id).expect(200).body, stored);
 
     let estimate = assert_estimated(&settled);
     let sent = world.simulator.once_closed(tag).bytes_sent();
@@ -97,7 +97,7 @@ fn a_generation_goes_on_while_one_reader_is_left() {
     assert_eq!(second.head().status, 200);
     exchange.read(400);
     exchange.abandon();
-    assert_eq!(second.finish().clean(), expected);
+    assert_bytes!(second.finish().clean(), expected);
     world.simulator.assert_sent_everything(&tag);
     assert_completed(&client.wait_until_settled(&id), 12, 60);
 }
@@ -109,13 +109,13 @@ fn within_the_grace_a_reader_may_come_back() {
     let chat = Chat::stream("gen?tokens=150&interval_ms=15").tag(&tag);
     let expected = world.simulator.expected(&chat);
     let (mut exchange, id) = client.begin(&chat);
-    assert_eq!(exchange.read(900), &expected[..900]);
+    assert_bytes!(exchange.read(900), &expected[..900]);
     exchange.abandon();
     wait_for("a generation without readers", || {
         let state = client.generation(&id);
         if state["lifecycle"] == "detached" { Ok(()) } else { Err(state.to_string()) }
     });
-    assert_eq!(client.read_all_from(&id, 900), &expected[900..]);
+    assert_bytes!(client.read_all_from(&id, 900), &expected[900..]);
     world.simulator.assert_sent_everything(&tag);
     assert_completed(&client.wait_until_settled(&id), 12, 150);
 
@@ -144,7 +144,7 @@ fn a_cancel_by_name_works_from_another_connection_and_counts_once() {
     let asked_at = now_ms();
     let first = client.cancel(&id).expect(202);
     let second = client.cancel(&id).expect(202);
-    assert_eq!(first.body, second.body, "the same answer, byte for byte");
+    assert_bytes!(first.body, second.body, "the same answer, byte for byte");
     let answer = first.json();
     assert_eq!(answer["id"], id, "{answer}");
     assert_eq!(answer["object"], "generation.cancellation", "{answer}");
@@ -157,10 +157,10 @@ fn a_cancel_by_name_works_from_another_connection_and_counts_once() {
     let broken = assert_broken(&got, &expected);
     assert!(broken.prefix_len >= 1_000);
     assert_cancelled_partial(&world, &client, &chat, &id, &tag, 1_000);
-    assert_eq!(client.read_all_from(&id, 0), got, "the client that was there got what is stored");
+    assert_bytes!(client.read_all_from(&id, 0), got, "the client that was there got what is stored");
 
     let third = client.cancel(&id);
-    assert_eq!(third.body, first.body, "also when it is over: {}", third.text());
+    assert_bytes!(third.body, first.body, "also when it is over: {}", third.text());
     client.wait_until_nothing_is_held();
 }
 
@@ -225,6 +225,6 @@ fn a_cancel_after_the_end_changes_nothing() {
     assert_eq!(answer["effect"], "none", "{answer}");
     assert_eq!(answer.get("requested_at"), Some(&Value::Null), "{answer}");
     assert_eq!(client.generation(&id), before);
-    assert_eq!(client.read_all_from(&id, 0), got);
+    assert_bytes!(client.read_all_from(&id, 0), got);
     world.simulator.assert_sent_everything(&tag);
 }

@@ -4,7 +4,8 @@
 use holdfast_e2e::sse::{assert_broken, event_ends};
 use holdfast_e2e::wait::let_time_pass_until;
 use holdfast_e2e::{
-    Chat, Client, Options, Route, Seed, Tenant, World, assert_completed, assert_estimated, now_ms, unique, wait_for,
+    Chat, Client, Options, Route, Seed, Tenant, World, assert_bytes, assert_completed, assert_estimated, now_ms,
+    unique, wait_for,
 };
 use serde_json::Value;
 
@@ -68,7 +69,7 @@ fn killed_in_mid_stream() {
         let batch = usize::try_from(BATCH_BYTES).expect("small") + longest_event;
         assert!(kept + batch >= received.len(), "{kept} bytes kept of {} received", received.len());
         assert!(kept as u64 <= entry.bytes_sent(), "nothing is stored that was not sent");
-        assert_eq!(client.result(&id).expect(200).body, stored);
+        assert_bytes!(client.result(&id).expect(200).body, stored);
         assert_beyond_the_log_is_refused(&client, &id, stored.len());
 
         assert_eq!(world.simulator.log(&tag).len(), 1, "one call at most");
@@ -77,7 +78,7 @@ fn killed_in_mid_stream() {
 }
 
 fn assert_beyond_the_log_is_refused(client: &Client, id: &str, length: usize) {
-    assert_eq!(client.read_all_from(id, length), b"", "at the end of the log there is nothing more");
+    assert_bytes!(client.read_all_from(id, length), b"", "at the end of the log there is nothing more");
     let beyond = client.get(&format!("/v1/generations/{id}/stream?offset={}", length + 1));
     assert_eq!(beyond.status, 409, "{}", beyond.text());
     assert_eq!(beyond.json()["log_length"], length, "{}", beyond.text());
@@ -88,7 +89,7 @@ fn assert_works(world: &World, client: &Client) {
     let tag = unique("works");
     let chat = Chat::stream("gen?tokens=3").tag(&tag);
     let (mut exchange, id) = client.begin(&chat);
-    assert_eq!(exchange.finish().clean(), world.simulator.expected(&chat));
+    assert_bytes!(exchange.finish().clean(), world.simulator.expected(&chat));
     assert_completed(&client.wait_until_settled(&id), 12, 3);
 }
 
@@ -129,7 +130,7 @@ fn a_reader_that_waits_over_the_recovery_gets_the_error() {
     assert!(events.contains("\"error\"") && !events.contains("[DONE]"), "{events}");
     assert!(events.contains("event: holdfast.end") && events.contains("\"lifecycle\":\"failed\""), "{events}");
     client.wait_until_nothing_is_held();
-    assert_eq!(client.read_all_from(&id, 0), raw);
+    assert_bytes!(client.read_all_from(&id, 0), raw);
     assert_failed_by_estimate(&client.generation(&id));
 }
 
@@ -214,7 +215,7 @@ fn killed_between_admission_and_start() {
     // The key is free again: a client that tries once more is served, once.
     let (mut exchange, again) = client.begin(&plain);
     assert_ne!(again, id);
-    assert_eq!(exchange.finish().clean(), world.simulator.expected(&plain));
+    assert_bytes!(exchange.finish().clean(), world.simulator.expected(&plain));
     assert_completed(&client.wait_until_settled(&again), 12, 5);
     assert_eq!(world.simulator.log(&tag).len(), 1);
 }
@@ -233,7 +234,7 @@ fn a_retry_heals_a_death_between_admission_and_start() {
     world.restart();
     let (mut exchange, id) = client.begin(&plain);
     assert_eq!(id, admitted, "the generation that was admitted, with its one hold");
-    assert_eq!(exchange.finish().clean(), world.simulator.expected(&plain));
+    assert_bytes!(exchange.finish().clean(), world.simulator.expected(&plain));
     assert_completed(&client.wait_until_settled(&id), 12, 5);
     assert_eq!(world.simulator.log(&tag).len(), 1);
     client.wait_until_nothing_is_held();
@@ -252,7 +253,7 @@ fn a_lost_reply_of_the_admission_holds_once() {
     let held = client.balance();
     assert_eq!((held.slots, held.holds.len()), (1, 1), "one hold: {held:?}");
     assert_eq!(held.holds[0].0, id);
-    assert_eq!(exchange.finish().clean(), world.simulator.expected(&chat));
+    assert_bytes!(exchange.finish().clean(), world.simulator.expected(&chat));
     assert_completed(&client.wait_until_settled(&id), 12, 30);
     assert_eq!(world.simulator.log(&tag).len(), 1, "one call");
     let before = client.wait_until_nothing_is_held();

@@ -2,7 +2,7 @@
 
 use holdfast_e2e::sse::event_ends;
 use holdfast_e2e::{
-    Chat, Client, Options, Route, Seed, Tenant, World, assert_completed, price_micros, unique, wait_for,
+    Chat, Client, Options, Route, Seed, Tenant, World, assert_bytes, assert_completed, price_micros, unique, wait_for,
 };
 
 fn world(name: &str) -> (World, Client) {
@@ -16,19 +16,19 @@ fn world(name: &str) -> (World, Client) {
 fn leave_at_byte(world: &World, client: &Client, chat: &Chat, tag: &str, k: usize) {
     let expected = world.simulator.expected(chat);
     let (mut exchange, id) = client.begin(chat);
-    assert_eq!(exchange.read(k), &expected[..k], "before the client left at byte {k}");
+    assert_bytes!(exchange.read(k), &expected[..k], "before the client left at byte {k}");
     exchange.abandon();
 
     let mut reader = client.read_from(&id, k);
     assert_eq!(reader.head().status, 200);
     assert_eq!(world.simulator.only(tag).end(), "open", "the reader came back in mid-stream, k = {k}");
-    assert_eq!(reader.finish().clean(), &expected[k..], "in mid-stream, k = {k}");
+    assert_bytes!(reader.finish().clean(), &expected[k..], "in mid-stream, k = {k}");
     world.simulator.assert_sent_everything(tag);
 
     assert_completed(&client.wait_until_settled(&id), 40, 60);
-    assert_eq!(client.read_all_from(&id, k), &expected[k..], "after the end, k = {k}");
-    assert_eq!(client.read_all_from(&id, 0), expected, "all of it, k = {k}");
-    assert_eq!(client.result(&id).expect(200).body, expected, "the result, k = {k}");
+    assert_bytes!(client.read_all_from(&id, k), &expected[k..], "after the end, k = {k}");
+    assert_bytes!(client.read_all_from(&id, 0), expected, "all of it, k = {k}");
+    assert_bytes!(client.result(&id).expect(200).body, expected, "the result, k = {k}");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_client_that_leaves_before_the_first_byte_loses_nothing() {
 
         let id = client.id_by_idempotency_key(&key);
         let expected = world.simulator.expected(&chat);
-        assert_eq!(client.read_all_from(&id, 0), expected, "a reader waits for the first byte, {delay}");
+        assert_bytes!(client.read_all_from(&id, 0), expected, "a reader waits for the first byte, {delay}");
         world.simulator.assert_sent_everything(&tag);
         assert_completed(&client.wait_until_settled(&id), 12, 20);
     }
@@ -102,13 +102,13 @@ fn readers_at_once_read_the_same() {
     let expected = world.simulator.expected(&chat);
     let (mut first, id) = client.begin(&chat);
     let k = event_ends(&expected)[10] + 17;
-    assert_eq!(first.read(k), &expected[..k]);
+    assert_bytes!(first.read(k), &expected[..k]);
     std::thread::scope(|scope| {
         for offset in [0, k, k, 5] {
             let (client, id, expected) = (&client, &id, &expected);
-            scope.spawn(move || assert_eq!(client.read_all_from(id, offset), &expected[offset..]));
+            scope.spawn(move || assert_bytes!(client.read_all_from(id, offset), &expected[offset..]));
         }
-        assert_eq!(first.finish().clean(), &expected[k..], "the first client reads on beside them");
+        assert_bytes!(first.finish().clean(), &expected[k..], "the first client reads on beside them");
     });
     assert_completed(&client.wait_until_settled(&id), 12, 80);
     assert_eq!(world.simulator.log(&tag).len(), 1);
@@ -197,7 +197,7 @@ fn an_answer_in_one_piece_is_kept_for_a_client_that_left() {
     exchange.abandon();
     let id = client.id_by_idempotency_key(&key);
     assert_completed(&client.wait_until_settled(&id), 12, 10);
-    assert_eq!(client.result(&id).expect(200).body, world.simulator.expected(&chat));
+    assert_bytes!(client.result(&id).expect(200).body, world.simulator.expected(&chat));
     world.simulator.assert_sent_everything(&tag);
 }
 

@@ -2,7 +2,8 @@
 
 use holdfast_e2e::sse::assert_broken;
 use holdfast_e2e::{
-    Chat, Client, Options, Route, Tenant, World, assert_completed, assert_estimated, now_ms, price_micros, unique,
+    Chat, Client, Options, Route, Tenant, World, assert_bytes, assert_completed, assert_estimated, now_ms,
+    price_micros, unique,
 };
 
 fn world(name: &str, route: Route) -> (World, Client) {
@@ -20,19 +21,19 @@ fn streams_and_completes() {
         let chat = if asks { plain.with_usage() } else { plain };
         let (mut exchange, id) = client.begin(&chat);
         let expected = world.simulator.expected(&chat);
-        assert_eq!(exchange.finish().clean(), expected);
+        assert_bytes!(exchange.finish().clean(), expected);
         let settled = client.wait_until_settled(&id);
         assert_eq!(settled["owner"], "edge", "{settled}");
         assert_completed(&settled, 12, 40);
-        assert_eq!(client.read_all_from(&id, 0), expected);
-        assert_eq!(client.read_all_from(&id, 777), &expected[777..]);
+        assert_bytes!(client.read_all_from(&id, 0), expected);
+        assert_bytes!(client.read_all_from(&id, 777), &expected[777..]);
     }
     let chat = Chat::complete("gen?tokens=40").tag(&unique("complete"));
     let reply = client.chat(&chat).expect(200);
-    assert_eq!(reply.body, world.simulator.expected(&chat));
+    assert_bytes!(reply.body, world.simulator.expected(&chat));
     let id = reply.required("x-generation-id");
     assert_completed(&client.wait_until_settled(id), 12, 40);
-    assert_eq!(client.result(id).expect(200).body, reply.body);
+    assert_bytes!(client.result(id).expect(200).body, reply.body);
     assert_eq!(client.wait_until_nothing_is_held().spent, 3 * price_micros(12, 40));
 }
 
@@ -44,15 +45,15 @@ fn detach_is_carried_to_the_end_after_the_client_left() {
         let chat = Chat::stream("gen?tokens=100&interval_ms=15").tag(&tag);
         let expected = world.simulator.expected(&chat);
         let (mut exchange, id) = client.begin(&chat);
-        assert_eq!(exchange.read(k), &expected[..k]);
+        assert_bytes!(exchange.read(k), &expected[..k]);
         assert_eq!(world.simulator.only(&tag).end(), "open", "it left in mid-stream");
         exchange.abandon();
         world.simulator.assert_sent_everything(&tag);
         let settled = client.wait_until_settled(&id);
         assert_completed(&settled, 12, 100);
         assert_eq!(settled["on_disconnect"], "detach", "{settled}");
-        assert_eq!(client.read_all_from(&id, k), &expected[k..], "k = {k}");
-        assert_eq!(client.read_all_from(&id, 0), expected);
+        assert_bytes!(client.read_all_from(&id, k), &expected[k..], "k = {k}");
+        assert_bytes!(client.read_all_from(&id, 0), expected);
     }
     client.wait_until_nothing_is_held();
 }
@@ -64,7 +65,7 @@ fn cancel_closes_the_provider_when_the_client_leaves() {
     let chat = Chat::stream("gen?tokens=400&interval_ms=20").tag(&tag);
     let expected = world.simulator.expected(&chat);
     let (mut exchange, id) = client.begin(&chat);
-    assert_eq!(exchange.read(1_000), &expected[..1_000]);
+    assert_bytes!(exchange.read(1_000), &expected[..1_000]);
     let left_at = now_ms();
     exchange.abandon();
     let entry = world.simulator.once_closed(&tag);
@@ -87,14 +88,14 @@ fn a_cancel_by_name_reaches_the_driver() {
     let (mut exchange, id) = client.begin(&chat);
     let mut got = exchange.read(1_000);
     let first = client.cancel(&id).expect(202);
-    assert_eq!(client.cancel(&id).body, first.body);
+    assert_bytes!(client.cancel(&id).body, first.body);
     got.extend(exchange.finish().clean());
     assert_broken(&got, &expected);
     assert_eq!(world.simulator.once_closed(&tag).end(), "client_closed");
     let settled = client.wait_until_settled(&id);
     assert_eq!(settled["lifecycle"], "cancelled", "{settled}");
     assert_estimated(&settled);
-    assert_eq!(client.read_all_from(&id, 0), got, "the client got what is stored");
+    assert_bytes!(client.read_all_from(&id, 0), got, "the client got what is stored");
     client.wait_until_nothing_is_held();
 }
 
@@ -123,10 +124,10 @@ fn the_same_key_twice_is_one_call() {
     let chat = Chat::stream("gen?tokens=10").tag(&tag).idempotency_key(&key);
     let expected = world.simulator.expected(&chat);
     let (mut exchange, id) = client.begin(&chat);
-    assert_eq!(exchange.finish().clean(), expected);
+    assert_bytes!(exchange.finish().clean(), expected);
     assert_completed(&client.wait_until_settled(&id), 12, 10);
     let (mut exchange, again) = client.begin(&chat);
     assert_eq!(again, id);
-    assert_eq!(exchange.finish().clean(), expected, "replayed from the log");
+    assert_bytes!(exchange.finish().clean(), expected, "replayed from the log");
     assert_eq!(world.simulator.log(&tag).len(), 1);
 }

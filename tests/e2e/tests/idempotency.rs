@@ -2,7 +2,7 @@
 
 use std::sync::Barrier;
 
-use holdfast_e2e::{Chat, Client, Options, Route, Tenant, World, assert_completed, price_micros, unique};
+use holdfast_e2e::{Chat, Client, Options, Route, Tenant, World, assert_bytes, assert_completed, price_micros, unique};
 
 fn world(name: &str) -> (World, Client) {
     let tenant = Tenant::new("acme").route(Route::new("chat").detach());
@@ -46,7 +46,7 @@ fn the_same_key_twice_at_once_is_one_call() {
         let (id, _) = &got[0];
         for (other, bytes) in &got {
             assert_eq!(other, id, "one generation");
-            assert_eq!(bytes, &expected, "all bytes");
+            assert_bytes!(bytes, &expected, "all bytes");
         }
         assert_eq!(world.simulator.log(&tag).len(), 1, "one call");
         assert_completed(&client.wait_until_settled(id), 12, 25);
@@ -64,19 +64,19 @@ fn a_later_client_joins_or_replays() {
     let chat = plain.clone().idempotency_key(&key);
     let expected = world.simulator.expected(&chat);
     let (mut first, id) = client.begin(&chat);
-    assert_eq!(first.read(1_000), &expected[..1_000]);
+    assert_bytes!(first.read(1_000), &expected[..1_000]);
 
     let (mut second, joined) = client.begin(&plain.clone().idempotency_key(&format!("\"{key}\"")));
     assert_eq!(joined, id, "a quoted key is the same key");
     assert_eq!(world.simulator.only(&tag).end(), "open", "it joined in mid-stream");
     assert_eq!(client.balance().slots, 1, "and holds nothing more");
-    assert_eq!(second.finish().clean(), expected, "from the first byte on");
-    assert_eq!(first.finish().clean(), &expected[1_000..]);
+    assert_bytes!(second.finish().clean(), expected, "from the first byte on");
+    assert_bytes!(first.finish().clean(), &expected[1_000..]);
 
     assert_completed(&client.wait_until_settled(&id), 12, 50);
     let balance = client.balance();
     let replay = client.chat(&chat).expect(200);
-    assert_eq!(replay.body, expected, "byte for byte");
+    assert_bytes!(replay.body, expected, "byte for byte");
     assert_eq!(replay.required("x-generation-id"), id);
     assert!(replay.required("content-type").starts_with("text/event-stream"));
     assert_eq!(client.balance(), balance, "a replay costs nothing");
@@ -117,7 +117,7 @@ fn a_key_belongs_to_its_tenant() {
     let ids = tenants.each_ref().map(|tenant| {
         let client = world.client(tenant);
         let (mut exchange, id) = client.begin(&chat);
-        assert_eq!(exchange.finish().clean(), world.simulator.expected(&chat));
+        assert_bytes!(exchange.finish().clean(), world.simulator.expected(&chat));
         assert_eq!(client.id_by_idempotency_key(&key), id);
         id
     });

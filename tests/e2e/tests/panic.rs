@@ -1,6 +1,6 @@
 //! A panic in one request reaches its own caller and nobody else.
 
-use holdfast_e2e::{Chat, Client, Options, Route, Tenant, World, assert_completed, unique};
+use holdfast_e2e::{Chat, Client, Options, Route, Tenant, World, assert_bytes, assert_completed, unique};
 
 fn world(name: &str) -> (World, Client) {
     let tenant = Tenant::new("acme").route(Route::new("chat").detach());
@@ -25,10 +25,10 @@ fn panic_beside(name: &str, path_of: impl Fn(&str) -> String) {
     }
     assert_eq!(world.simulator.only(&tag).end(), "open", "it was in mid-stream");
     got.extend(exchange.finish().clean());
-    assert_eq!(got, expected);
+    assert_bytes!(got, expected);
     world.simulator.assert_sent_everything(&tag);
     assert_completed(&client.wait_until_settled(&id), 12, 60);
-    assert_eq!(client.read_all_from(&id, 0), expected);
+    assert_bytes!(client.read_all_from(&id, 0), expected);
     assert!(world.output().contains("panic"), "the panic is in the server's log: {}", world.output());
 
     let (mut exchange, id) = client.begin(&Chat::stream("gen?tokens=3"));
@@ -57,7 +57,7 @@ fn a_panic_in_another_object_disturbs_no_generation() {
     let mut got = exchange.read(500);
     assert_eq!(client.post(&format!("/__test/panic-object/{other_id}")).status, 500);
     got.extend(exchange.finish().clean());
-    assert_eq!(got, world.simulator.expected(&chat));
+    assert_bytes!(got, world.simulator.expected(&chat));
     assert_completed(&client.wait_until_settled(&id), 12, 60);
     assert_completed(&client.wait_until_settled(&other_id), 12, 3);
 }

@@ -39,7 +39,7 @@ fn streams_and_completes(sdk: &Sdk) {
 
 fn raises_when_the_provider_dies(sdk: &Sdk) {
     let (world, tenant) = world("sdk raises");
-    for fault in ["fin_at=900", "reset_at=900", "end_at=900", "fin_at=0"] {
+    for fault in ["fin_at=300", "reset_at=300", "end_at=300", "fin_at=0"] {
         let model = format!("gen?tokens=30&{fault}&tag={}", unique("sdk-dies"));
         let edge = sdk.run(&world.base_url(), tenant.key(), &model);
         for way in ["stream", "stream_with_usage"] {

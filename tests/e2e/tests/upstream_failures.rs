@@ -4,7 +4,7 @@
 use holdfast_e2e::config::DEAD_PROVIDER;
 use holdfast_e2e::sse::{assert_broken, event_ends, events, tokens_within};
 use holdfast_e2e::{
-    Chat, Client, Options, Route, Tenant, World, assert_completed, assert_estimated, price_micros, unique,
+    Chat, Client, Options, Route, Tenant, World, assert_bytes, assert_completed, assert_estimated, price_micros, unique,
 };
 use serde_json::Value;
 
@@ -38,14 +38,14 @@ fn an_error_before_the_first_byte_passes_through_and_is_resolved() {
                 let chat = if streamed { Chat::stream(&model) } else { Chat::complete(&model) }.tag(&tag);
                 let reply = client.chat(&chat);
                 assert_eq!(reply.status, status, "{what}: {}", reply.text());
-                assert_eq!(reply.body, world.simulator.sent_for(&chat), "{what}");
+                assert_bytes!(reply.body, world.simulator.sent_for(&chat), "{what}");
                 assert_eq!(reply.required("content-type"), "application/json", "{what}");
                 assert_eq!(reply.required("retry-after"), "7", "{what}");
                 assert_eq!(world.simulator.log(&tag).len(), 1, "{what}: one call");
                 let id = reply.required("x-generation-id");
                 spent += assert_resolved(&client.wait_until_settled(id), status, &what);
                 let replay = client.read_from(id, 0).finish().clean();
-                assert_eq!(replay, reply.body, "{what}: the error is replayed");
+                assert_bytes!(replay, reply.body, "{what}: the error is replayed");
             }
         }
         let balance = client.wait_until_nothing_is_held();
@@ -104,9 +104,9 @@ fn assert_dies(world: &World, client: &Client, fault: &str, at_event_end: bool, 
     assert!(produced >= 40 || fault == "reset_at", "{what}: {produced} tokens");
     assert!(assert_estimated(&settled) >= price_micros(5, produced), "{what}: {settled}");
 
-    assert_eq!(client.read_all_from(&id, 0), got, "{what}: a later reader");
-    assert_eq!(client.read_all_from(&id, 100), &got[100..], "{what}: a later reader from 100");
-    assert_eq!(client.result(&id).expect(200).body, got, "{what}: the result");
+    assert_bytes!(client.read_all_from(&id, 0), got, "{what}: a later reader");
+    assert_bytes!(client.read_all_from(&id, 100), &got[100..], "{what}: a later reader from 100");
+    assert_bytes!(client.result(&id).expect(200).body, got, "{what}: the result");
     let seen = events(&client.read_events(&id, None).finish().clean());
     let (end, before) = seen.split_last().expect("events");
     assert_eq!(end.name, "holdfast.end", "{what}");
@@ -143,7 +143,7 @@ fn a_detached_stream_that_dies_ends_with_an_error_for_who_comes_back() {
         let broken = assert_broken(&whole, &expected);
         assert_eq!(broken.code, "upstream_interrupted");
         assert!(broken.prefix_len <= k);
-        assert_eq!(client.read_all_from(&id, 0), whole);
+        assert_bytes!(client.read_all_from(&id, 0), whole);
     }
     client.wait_until_nothing_is_held();
 }
@@ -208,7 +208,7 @@ fn an_error_inside_a_stream_is_not_a_success() {
     let settled = client.wait_until_settled(&id);
     assert_eq!(settled["lifecycle"], "failed", "{settled}");
     assert_estimated(&settled);
-    assert_eq!(client.read_all_from(&id, 0), got);
+    assert_bytes!(client.read_all_from(&id, 0), got);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_stream_without_usage_is_complete_and_estimated() {
     ] {
         let chat = chat.tag(&unique("no-usage"));
         let reply = client.chat(&chat).expect(200);
-        assert_eq!(reply.body, world.simulator.expected(&chat));
+        assert_bytes!(reply.body, world.simulator.expected(&chat));
         let settled = client.wait_until_settled(reply.required("x-generation-id"));
         assert_eq!(settled["lifecycle"], "completed", "{settled}");
         assert_eq!(settled["upstream"]["state"], "completed", "{settled}");
@@ -234,7 +234,7 @@ fn usage_above_the_hold_settles_the_hold_and_adds_an_overage() {
     let (world, client) = world("overage", Route::new("r").detach().with("max_output_tokens", 50));
     let chat = Chat::stream("gen?tokens=20&completion_tokens=9000").tag(&unique("over"));
     let reply = client.chat(&chat).expect(200);
-    assert_eq!(reply.body, world.simulator.expected(&chat));
+    assert_bytes!(reply.body, world.simulator.expected(&chat));
     let settled = client.wait_until_settled(reply.required("x-generation-id"));
     assert_eq!(settled["lifecycle"], "completed", "{settled}");
     assert_eq!(settled["usage"]["output_tokens"], 9_000, "{settled}");
@@ -266,7 +266,7 @@ fn silence_is_bounded() {
         let broken = assert_broken(&got, &world.simulator.sent_for(&chat));
         assert!(broken.prefix_len > 1_000, "{broken:?}");
         assert_cut_off(&world, &client, &id, &tag);
-        assert_eq!(client.read_all_from(&id, 0), got);
+        assert_bytes!(client.read_all_from(&id, 0), got);
     }
     client.wait_until_nothing_is_held();
 }
@@ -285,6 +285,6 @@ fn a_provider_that_stalls_and_goes_on_in_time_is_not_disturbed() {
     let (world, client) = world("stalls and goes on", Route::new("r").detach().with("idle_ms", 2_000));
     let chat = Chat::stream("gen?tokens=20&stall_at=1111&stall_ms=600").tag(&unique("stall"));
     let (mut exchange, id) = client.begin(&chat);
-    assert_eq!(exchange.finish().clean(), world.simulator.expected(&chat));
+    assert_bytes!(exchange.finish().clean(), world.simulator.expected(&chat));
     assert_completed(&client.wait_until_settled(&id), 12, 20);
 }
