@@ -107,8 +107,6 @@ pub struct Balance {
     pub available: u64,
     /// Concurrency slots taken.
     pub slots: u64,
-    /// Detached generations.
-    pub detached: u64,
     /// The open holds: generation and micro-USD.
     pub holds: Vec<(String, u64)>,
 }
@@ -127,7 +125,6 @@ impl Balance {
             spent: number("spent_micros"),
             available: number("available_micros"),
             slots: number("slots_in_use"),
-            detached: number("detached"),
             holds: holds.iter().map(hold).collect(),
         };
         assert_eq!(document["check"]["consistent"], true, "{document}");
