@@ -243,7 +243,7 @@ proptest! {
 
         let mut expected = source.clone();
         let (events, _) = scan([source.as_slice()], 1 << 20);
-        for event in events.iter().rev().filter(|event| event.data == &USAGE.as_bytes()[6..]) {
+        for event in events.iter().rev().filter(|event| event.data == USAGE.as_bytes()[6..]) {
             expected.drain(event.start as usize..event.end as usize);
         }
         let (stripped, end) = run(chunks(&source, &sizes), STRIP);
