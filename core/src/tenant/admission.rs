@@ -121,16 +121,16 @@ pub struct AdmissionRows {
 /// Decides whether a request may run. `Ok((answer, None))` is the recorded answer of an earlier Admit.
 ///
 /// # Errors
-/// In this order: [`Refusal::InvalidKey`], [`Refusal::IdentityConflict`], [`Refusal::IdempotencyKeyReused`],
-/// [`Refusal::NoRoute`], [`Refusal::Unavailable`] (the route's provider is not configured),
-/// [`Refusal::OverrideNotAllowed`], [`Refusal::ModelNotPriced`], [`Refusal::BudgetExhausted`],
-/// [`Refusal::ConcurrencyExceeded`].
+/// In this order: [`Refusal::InvalidKey`] (also for ids of another tenant), [`Refusal::IdentityConflict`],
+/// [`Refusal::IdempotencyKeyReused`], [`Refusal::NoRoute`], [`Refusal::Unavailable`] (the route's provider is not
+/// configured), [`Refusal::OverrideNotAllowed`], [`Refusal::ModelNotPriced`], [`Refusal::AmountOutOfRange`] (of the
+/// worst case), [`Refusal::BudgetExhausted`], [`Refusal::ConcurrencyExceeded`].
 pub fn admit(
     context: &AdmitContext<'_>,
     admit: &Admit,
     now: UnixMillis,
 ) -> Result<(Admitted, Option<AdmissionRows>), Refusal> {
-    if !key_is_valid(context.config, &admit.key) {
+    if !key_is_valid(context.config, &admit.key) || admit.identity.tenant != context.config.id {
         return Err(Refusal::InvalidKey);
     }
     if let Some(hold) = context.same_generation {

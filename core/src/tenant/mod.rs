@@ -110,6 +110,12 @@ pub struct IdempotencyRow {
 }
 
 impl IdempotencyRow {
+    /// The key without the path. A path has no space (it is percent-encoded); a key may have some.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        self.scope.split_once(' ').map_or("", |(_, key)| key)
+    }
+
     /// Whether the key still stands.
     #[must_use]
     pub fn stands(&self, now: UnixMillis) -> bool {

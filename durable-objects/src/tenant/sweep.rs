@@ -1,0 +1,74 @@
+//! What the alarm does: ask the generations of overdue holds what became of them. A hold is resolved only by the posting
+//! that its generation authors; the answer to the question decides nothing here but when to ask again.
+
+use super::TenantObject;
+use super::answers::FORGET_MAX;
+use crate::clock;
+use crate::rpc::{self, Answer};
+use futures::future::{Either, join_all, select};
+use holdfast_core::ids::Identity;
+use holdfast_core::tenant::{Admitted, Hold, HoldState, due_after_start};
+use holdfast_core::time::UnixMillis;
+use holdfast_core::wire::{GenerationCall, GenerationReply};
+use std::pin::pin;
+use worker::Result;
+
+/// Holds that one run asks after.
+const HOLDS_PER_RUN: u32 = 20;
+/// How long a generation may take to answer.
+const ANSWER_TIMEOUT_MS: u64 = 10_000;
+/// When a generation that did not answer is asked again, and when a run that died is made up for.
+const RETRY_MS: u64 = 60_000;
+
+impl TenantObject {
+    /// One bounded run. The next alarm stands before any work is done.
+    pub(super) async fn sweep(&self) -> Result<()> {
+        let now = clock::now();
+        self.wake.at(now.plus(RETRY_MS), now).await?;
+        let done = self.ask_after_overdue(now).await;
+        match self.store.earliest_due()? {
+            Some(due) => self.wake.at(due, clock::now()).await?,
+            None => self.wake.never().await?,
+        }
+        done
+    }
+
+    async fn ask_after_overdue(&self, now: UnixMillis) -> Result<()> {
+        if !self.store.exists()? {
+            return Ok(());
+        }
+        self.store.forget_expired(now, FORGET_MAX)?;
+        let overdue = self.store.overdue(now, HOLDS_PER_RUN)?;
+        let outcomes = join_all(overdue.iter().map(|hold| self.ask_after(hold))).await;
+        outcomes.into_iter().collect()
+    }
+
+    async fn ask_after(&self, hold: &Hold) -> Result<()> {
+        let answered = self.resolve(hold).await;
+        // A settlement may have come meanwhile: the hold is loaded anew.
+        let current = self.store.hold(&hold.identity.reservation)?;
+        let Some(current) = current.filter(|current| current.state == HoldState::Open) else { return Ok(()) };
+        let now = clock::now();
+        let due_at = if answered { due_after_start(&current, now) } else { now.plus(RETRY_MS) };
+        self.store.store_due(Hold { due_at, ..current })
+    }
+
+    /// Whether the generation answered that the hold is, or will be, resolved by itself.
+    async fn resolve(&self, hold: &Hold) -> bool {
+        let name = Identity::object_name(&hold.identity.tenant, &hold.identity.generation);
+        let call = GenerationCall::Resolve { admitted: Box::new(Admitted::of(hold, false)) };
+        let asked = pin!(rpc::ask_generation_by_name(&self.env, &name, &call, &[]));
+        let timeout = pin!(clock::sleep_ms(ANSWER_TIMEOUT_MS));
+        match select(asked, timeout).await {
+            Either::Left((Ok(Answer::Reply(GenerationReply::Resolved)), _)) => true,
+            Either::Left((answer, _)) => {
+                worker::console_error!("{name} did not resolve its hold: {answer:?}");
+                false
+            }
+            Either::Right(_) => {
+                worker::console_error!("{name} did not answer in {ANSWER_TIMEOUT_MS} ms");
+                false
+            }
+        }
+    }
+}
