@@ -234,8 +234,7 @@ pub fn origin_is_allowed(origin: &str) -> bool {
         Some((host, port)) => (host, Some(port)),
         None => (host_and_port, None),
     };
-    let host_is_plain =
-        !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'-');
+    let host_is_plain = !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'-');
     let port_is_plain = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0));
     host_is_plain && port_is_plain && (!loopback_only || host == "127.0.0.1" || host == "localhost")
 }
@@ -268,10 +267,9 @@ mod tests {
 
     #[test]
     fn faults_are_named() {
-        let providers = parse_providers(
-            r#"[{"name":"p","origin":"https://p.example","dialect":"openai-chat","secret":"K"}]"#,
-        )
-        .unwrap();
+        let providers =
+            parse_providers(r#"[{"name":"p","origin":"https://p.example","dialect":"openai-chat","secret":"K"}]"#)
+                .unwrap();
         let tenant = |routes: &str| {
             parse_tenants(&format!(r#"[{{"id":"t","keys":[],"grant_micros":1,"routes":[{routes}]}}]"#), &providers)
         };

@@ -177,7 +177,13 @@ mod tests {
         let id = GenerationId::from_random([0xab; 16]);
         assert_eq!(id.as_str(), "gen_abababababababababababababababab");
         assert_eq!(GenerationId::parse(id.as_str()), Ok(id));
-        for bad in ["", "gen_", "gen_ABABABABABABABABABABABABABABABAB", "res_abababababababababababababababab", "gen_abababababababababababababababab0"] {
+        for bad in [
+            "",
+            "gen_",
+            "gen_ABABABABABABABABABABABABABABABAB",
+            "res_abababababababababababababababab",
+            "gen_abababababababababababababababab0",
+        ] {
             assert_eq!(GenerationId::parse(bad), Err(MalformedId), "{bad}");
         }
     }

@@ -45,6 +45,7 @@ pub mod money;
 pub mod policy;
 pub mod pricing;
 pub mod refusal;
+pub mod relay;
 pub mod request;
 pub mod reservation;
 pub mod sse;

@@ -256,9 +256,12 @@ mod tests {
         assert!(route(r#"{"name":"a","provider":"p","owner":"edge"}"#).contradiction().is_some());
         assert_eq!(route(r#"{"name":"a","provider":"p","owner":"edge","allow_override":false}"#).contradiction(), None);
         assert_eq!(
-            route(r#"{"name":"a","provider":"p","owner":"edge","on_disconnect":"detach","total_ms":25000}"#).contradiction(),
+            route(r#"{"name":"a","provider":"p","owner":"edge","on_disconnect":"detach","total_ms":25000}"#)
+                .contradiction(),
             None
         );
-        assert!(route(r#"{"name":"a","provider":"p","owner":"edge","total_ms":9,"grace_ms":1}"#).contradiction().is_some());
+        assert!(
+            route(r#"{"name":"a","provider":"p","owner":"edge","total_ms":9,"grace_ms":1}"#).contradiction().is_some()
+        );
     }
 }

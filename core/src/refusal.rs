@@ -103,12 +103,16 @@ impl Refusal {
                 alloc::format!("Model `{model}` has no price at this route's provider, so its cost cannot be held.")
             }
             Self::OverrideNotAllowed => "This route does not accept Holdfast-On-Disconnect.".to_string(),
-            Self::BudgetExhausted => "The worst case of this request is above the credit that is available.".to_string(),
+            Self::BudgetExhausted => {
+                "The worst case of this request is above the credit that is available.".to_string()
+            }
             Self::ConcurrencyExceeded { limit } => {
                 alloc::format!("All {limit} concurrency slots are in use.")
             }
             Self::NotFound => "No such generation.".to_string(),
-            Self::NeverStarted => "This generation was resolved before it was started; send the request again.".to_string(),
+            Self::NeverStarted => {
+                "This generation was resolved before it was started; send the request again.".to_string()
+            }
             Self::StaleEpoch { current } => alloc::format!("Another attempt owns this generation (epoch {current})."),
             Self::WrongState { state } => alloc::format!("The generation is `{state}`."),
             Self::TooManyReaders => "Too many readers are attached to this generation.".to_string(),

@@ -135,12 +135,7 @@ impl GenerationView {
         Self::base(&admitted.identity, &admitted.attempt, &admitted.terms, admitted.admitted_at)
     }
 
-    fn base(
-        identity: &crate::ids::Identity,
-        attempt: &AttemptId,
-        terms: &Terms,
-        created_at: UnixMillis,
-    ) -> Self {
+    fn base(identity: &crate::ids::Identity, attempt: &AttemptId, terms: &Terms, created_at: UnixMillis) -> Self {
         Self {
             id: identity.generation.clone(),
             object: "generation".into(),

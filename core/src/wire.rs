@@ -202,6 +202,8 @@ pub enum GenerationReply {
         /// Where the log ends.
         log_length: u64,
     },
+    /// The event form starts only between two events; this cursor was never an `id`.
+    InvalidCursor,
     /// The stored output was deleted.
     ContentDeleted,
     /// Refused; nothing changed.
@@ -259,7 +261,10 @@ mod tests {
         assert_eq!(decode::<GenerationCall>(frame), Ok((call, b"data".to_vec())));
         let stream = GenerationCall::Stream { form: StreamForm::Raw { offset: 3 } };
         assert_eq!(serde_json::to_string(&stream).unwrap(), r#"{"call":"stream","form":"raw","offset":3}"#);
-        assert_eq!(serde_json::from_str::<GenerationCall>(r#"{"call":"stream","form":"raw","offset":3}"#).unwrap(), stream);
+        assert_eq!(
+            serde_json::from_str::<GenerationCall>(r#"{"call":"stream","form":"raw","offset":3}"#).unwrap(),
+            stream
+        );
         let refused = TenantReply::Refused { refusal: Refusal::ConcurrencyExceeded { limit: 2 } };
         assert_eq!(
             serde_json::to_string(&refused).unwrap(),

@@ -1,1 +1,66 @@
-//! In progress.
+//! The only place that calls a provider. The origin comes from the operator's table, headers are built from an
+//! allow-list, redirects are not followed.
+
+use holdfast_core::config::{Provider, origin_is_allowed};
+use holdfast_core::key::ProviderKey;
+use holdfast_core::reservation::ResponseHead;
+use wasm_bindgen::JsValue;
+use worker::js_sys::Uint8Array;
+use worker::{
+    AbortSignal, Error, Fetch, Headers, Method, Request, RequestInit, RequestRedirect, Response, Result, Url,
+};
+
+/// Response headers that reach the client. Everything else (cookies, organisation ids, hop-by-hop) stays here.
+const RESPONSE_HEADERS: [&str; 4] = ["content-type", "retry-after", "x-request-id", "openai-processing-ms"];
+/// Allowed by their beginning.
+const RESPONSE_HEADER_PREFIX: &str = "x-ratelimit-";
+
+/// Calls the provider. The answer's body has not been read yet.
+///
+/// # Errors
+/// The platform's error when no answer came; whether the request was sent is then unknown.
+pub async fn call(
+    provider: &Provider,
+    key: &ProviderKey,
+    path: &str,
+    body: &[u8],
+    streaming: bool,
+    signal: &AbortSignal,
+) -> Result<Response> {
+    let url = target(provider, path)?;
+    let headers = Headers::new();
+    headers.set("authorization", &key.bearer())?;
+    headers.set("content-type", "application/json")?;
+    headers.set("accept", if streaming { "text/event-stream" } else { "application/json" })?;
+    // Compressed streams are held back until a block is full.
+    headers.set("accept-encoding", "identity")?;
+    headers.set("user-agent", concat!("holdfast/", env!("CARGO_PKG_VERSION")))?;
+    let mut init = RequestInit::new();
+    init.with_method(Method::Post)
+        .with_headers(headers)
+        .with_redirect(RequestRedirect::Manual)
+        .with_body(Some(JsValue::from(Uint8Array::from(body))));
+    Fetch::Request(Request::new_with_init(url.as_str(), &init)?).send_with_signal(signal).await
+}
+
+fn target(provider: &Provider, path: &str) -> Result<Url> {
+    let url = Url::parse(&format!("{}{path}", provider.origin))?;
+    let stays = url.origin() == Url::parse(&provider.origin)?.origin() && path.starts_with('/');
+    if stays && origin_is_allowed(&provider.origin) { Ok(url) } else { Err(Error::from("target leaves its origin")) }
+}
+
+/// Status and allowed headers of an answer.
+#[must_use]
+pub fn head_of(response: &Response) -> ResponseHead {
+    let allowed = |name: &str| RESPONSE_HEADERS.contains(&name) || name.starts_with(RESPONSE_HEADER_PREFIX);
+    let headers = response.headers().entries().filter(|(name, _)| allowed(name)).collect();
+    ResponseHead { status: response.status_code(), headers }
+}
+
+/// Whether the answer is a stream of server-sent events.
+#[must_use]
+pub fn is_event_stream(head: &ResponseHead) -> bool {
+    let event_stream = |value: &str| value.trim_start().to_ascii_lowercase().starts_with("text/event-stream");
+    (200..300).contains(&head.status)
+        && head.headers.iter().any(|(name, value)| name == "content-type" && event_stream(value))
+}

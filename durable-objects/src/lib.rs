@@ -13,12 +13,16 @@
 
 pub mod clock;
 pub mod egress;
+pub mod notify;
+pub mod pipe;
 pub mod pump;
 pub mod reservation;
 pub mod rpc;
 pub mod settings;
 pub mod sql;
 pub mod tenant;
+#[cfg(feature = "test-hooks")]
+pub mod test_hooks;
 
 pub use reservation::ReservationObject;
 pub use tenant::TenantObject;

@@ -1,1 +1,305 @@
-//! In progress.
+//! The pump: from the provider's answer to a log. One piece of code for both owners of the driver: in the object it
+//! writes to the chunk log next to it, at the edge to the client and, by calls, to the object.
+//!
+//! It reads as fast as bytes come and never waits for a reader. Bytes are delivered to readers at once and stored in
+//! batches: by size, by time, or at the terminal event.
+
+use crate::clock::sleep_ms;
+use crate::egress::{head_of, is_event_stream};
+use crate::notify::Notify;
+use futures::future::{Either, LocalBoxFuture, select};
+use futures::{FutureExt, StreamExt, pin_mut};
+use holdfast_core::config::Limits;
+use holdfast_core::intake::{Intake, IntakeOptions};
+use holdfast_core::meter::{EndClass, MeterReport};
+use holdfast_core::policy::Terms;
+use holdfast_core::reservation::{ResponseHead, SourceEnd, UpstreamEnd, is_error_envelope};
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::task::{Context, Poll};
+use worker::{AbortController, AbortSignal, ByteStream, Response, Result};
+
+/// Whether the driver goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Go on.
+    Continue,
+    /// Stop: close the socket and finish as aborted.
+    Stop,
+    /// Another driver owns, or the generation has ended: close the socket and write nothing more.
+    Fenced,
+}
+
+/// Where a pump writes.
+pub trait PumpLog {
+    /// The provider's headers came; `head` is given when readers may follow the body already.
+    fn respond(&self, head: Option<ResponseHead>) -> impl Future<Output = Verdict>;
+    /// Bytes that readers may have now. Never waits.
+    fn deliver(&self, bytes: Vec<u8>) -> Verdict;
+    /// Bytes delivered and not stored yet.
+    fn unstored_bytes(&self) -> u64;
+    /// Stores what was delivered; with nothing to store it is a heartbeat.
+    fn flush(&self) -> impl Future<Output = Verdict> + 'static;
+    /// The end: stores the last bytes, closes and settles in one step.
+    fn finish(&self, end: UpstreamEnd, last_bytes: Vec<u8>) -> impl Future<Output = ()>;
+}
+
+/// Stops a driver from outside: closes the socket at once.
+#[derive(Debug, Default)]
+pub struct AbortHandle {
+    controller: RefCell<Option<AbortController>>,
+    aborted: Notify,
+}
+
+impl AbortHandle {
+    /// A handle whose signal goes with the provider call.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { controller: RefCell::new(Some(AbortController::default())), aborted: Notify::default() }
+    }
+
+    /// The signal for the provider call; `None` once aborted.
+    pub fn signal(&self) -> Option<AbortSignal> {
+        self.controller.borrow().as_ref().map(AbortController::signal)
+    }
+
+    /// Aborts. Repeating it does nothing.
+    pub fn abort(&self) {
+        if let Some(controller) = self.controller.borrow_mut().take() {
+            controller.abort();
+            self.aborted.notify();
+        }
+    }
+
+    fn is_aborted(&self) -> bool {
+        self.controller.borrow().is_none()
+    }
+
+    async fn aborted(&self) {
+        self.aborted.changed_since(0).await;
+    }
+}
+
+/// How a pump works.
+#[derive(Clone, Copy, Debug)]
+pub struct PumpOptions {
+    /// A batch is stored when it has so many bytes.
+    pub batch_bytes: u64,
+    /// A batch is stored at the latest after so long.
+    pub batch_ms: u64,
+    /// Without bytes, [`PumpLog::flush`] is called so often; `None` where an alarm shows life instead.
+    pub heartbeat_ms: Option<u64>,
+    /// Largest answer.
+    pub answer_max_bytes: u64,
+    intake: IntakeOptions,
+}
+
+impl PumpOptions {
+    /// The options for a generation.
+    #[must_use]
+    pub fn new(terms: &Terms, limits: &Limits, heartbeat_ms: Option<u64>) -> Self {
+        Self {
+            batch_bytes: limits.batch_bytes,
+            batch_ms: limits.batch_ms,
+            heartbeat_ms,
+            answer_max_bytes: limits.generation_max_bytes,
+            intake: IntakeOptions {
+                dialect: terms.dialect,
+                streaming: true,
+                strip_usage: terms.strip_usage,
+                event_max_bytes: usize::try_from(limits.event_max_bytes).unwrap_or(usize::MAX),
+            },
+        }
+    }
+}
+
+/// Drives one attempt to its end: `call` is the provider call, made with the signal of `abort`.
+pub async fn run<L: PumpLog>(
+    log: &L,
+    call: impl Future<Output = Result<Response>>,
+    abort: &AbortHandle,
+    options: PumpOptions,
+) {
+    pin_mut!(call);
+    let heartbeats = heartbeats(log, options);
+    pin_mut!(heartbeats);
+    let answered = {
+        let stopped = select(abort.aborted().boxed_local(), &mut heartbeats);
+        pin_mut!(stopped);
+        match select(call, stopped).await {
+            Either::Left((answered, _)) => Ok(answered),
+            Either::Right((Either::Left(_), _)) => Err(Verdict::Stop),
+            Either::Right((Either::Right((verdict, _)), _)) => Err(verdict),
+        }
+    };
+    match answered {
+        Err(Verdict::Fenced) => abort.abort(),
+        Err(_) => {
+            abort.abort();
+            log.finish(ended(SourceEnd::Aborted), Vec::new()).await;
+        }
+        Ok(Err(_)) if abort.is_aborted() => log.finish(ended(SourceEnd::Aborted), Vec::new()).await,
+        Ok(Err(error)) => {
+            worker::console_error!("no answer from the provider: {error}");
+            log.finish(ended(SourceEnd::NoResponse { provably_unsent: false }), Vec::new()).await;
+        }
+        Ok(Ok(response)) => take_in(log, response, abort, options).await,
+    }
+}
+
+/// Shows life until the log says stop; never ends where no heartbeat is wanted.
+async fn heartbeats<L: PumpLog>(log: &L, options: PumpOptions) -> Verdict {
+    let Some(heartbeat_ms) = options.heartbeat_ms else { return std::future::pending().await };
+    loop {
+        sleep_ms(heartbeat_ms).await;
+        let verdict = log.flush().await;
+        if verdict != Verdict::Continue {
+            return verdict;
+        }
+    }
+}
+
+async fn take_in<L: PumpLog>(log: &L, mut response: Response, abort: &AbortHandle, options: PumpOptions) {
+    let head = head_of(&response);
+    let streaming = is_event_stream(&head);
+    let verdict = log.respond(streaming.then(|| head.clone())).await;
+    let mut intake = Intake::new(IntakeOptions { streaming, ..options.intake });
+    let mut exchange = Exchange { log, abort, options, streaming, collected: Vec::new(), received_bytes: 0 };
+    let stopped = match (verdict, response.stream()) {
+        (Verdict::Continue, Ok(body)) => exchange.copy(body, &mut intake).await,
+        // No body to read: an answer with its head alone.
+        (Verdict::Continue, Err(_)) => Stopped::BodyEnded,
+        (verdict, _) => Stopped::Told(verdict),
+    };
+    let aborted = stopped != Stopped::BodyEnded || abort.is_aborted();
+    abort.abort();
+    if stopped == Stopped::Told(Verdict::Fenced) {
+        return;
+    }
+    let mut rest = intake.finish();
+    if rest.class != EndClass::Complete {
+        // Half an event is broken JSON to a client: it would fail on it before it sees our error.
+        rest.drop_partial();
+    }
+    let mut last_bytes = exchange.collected;
+    last_bytes.extend(rest.tail);
+    let (mut end, last_bytes) = end_of_body(head, streaming, last_bytes, rest.class, rest.report);
+    end.cut_inside_event = rest.terminal_prefix;
+    // Completion wins against an abort that came too late.
+    if aborted && rest.class != EndClass::Complete {
+        end.source = if stopped == Stopped::TooLarge { SourceEnd::TooLarge } else { SourceEnd::Aborted };
+    }
+    log.finish(end, last_bytes).await;
+}
+
+struct Exchange<'a, L> {
+    log: &'a L,
+    abort: &'a AbortHandle,
+    options: PumpOptions,
+    streaming: bool,
+    /// The body of an answer that is not a stream: it is released whole, or not at all.
+    collected: Vec<u8>,
+    received_bytes: u64,
+}
+
+/// Why copying stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stopped {
+    BodyEnded,
+    TooLarge,
+    Told(Verdict),
+}
+
+/// Polls the batch that is being stored; never ready while none is.
+fn poll_stored(flushing: &mut Option<LocalBoxFuture<'static, Verdict>>, context: &mut Context<'_>) -> Poll<Verdict> {
+    flushing.as_mut().map_or(Poll::Pending, |flushing| flushing.poll_unpin(context))
+}
+
+impl<L: PumpLog> Exchange<'_, L> {
+    /// Copies the body until it ends or breaks, grows too large, or the log says stop.
+    async fn copy(&mut self, mut body: ByteStream, intake: &mut Intake) -> Stopped {
+        let aborted = self.abort.aborted().fuse();
+        pin_mut!(aborted);
+        let mut timer = self.next_timer();
+        let mut flushing: Option<LocalBoxFuture<'static, Verdict>> = None;
+        loop {
+            futures::select_biased! {
+                () = aborted => return Stopped::Told(Verdict::Stop),
+                verdict = poll_fn(|context| poll_stored(&mut flushing, context)).fuse() => {
+                    flushing = None;
+                    if verdict != Verdict::Continue { return Stopped::Told(verdict); }
+                },
+                chunk = body.next().fuse() => {
+                    let Some(Ok(chunk)) = chunk else { return Stopped::BodyEnded };
+                    let was_empty = self.log.unstored_bytes() == 0;
+                    self.received_bytes = self.received_bytes.saturating_add(chunk.len() as u64);
+                    if self.received_bytes > self.options.answer_max_bytes { return Stopped::TooLarge; }
+                    let verdict = self.release(intake.push(chunk));
+                    if verdict != Verdict::Continue { return Stopped::Told(verdict); }
+                    let unstored = self.log.unstored_bytes();
+                    if was_empty && unstored > 0 { timer = self.next_timer(); }
+                    let full = unstored >= self.options.batch_bytes || intake.has_terminal();
+                    if full && unstored > 0 && flushing.is_none() { flushing = Some(self.log.flush().boxed_local()); }
+                },
+                () = timer => {
+                    if flushing.is_none() { flushing = Some(self.log.flush().boxed_local()); }
+                    timer = self.next_timer();
+                },
+            }
+        }
+    }
+
+    fn release(&mut self, bytes: Vec<u8>) -> Verdict {
+        if self.streaming {
+            return if bytes.is_empty() { Verdict::Continue } else { self.log.deliver(bytes) };
+        }
+        self.collected.extend(bytes);
+        Verdict::Continue
+    }
+
+    /// The next moment to store: after `batch_ms` while bytes wait, else at the next heartbeat, else never.
+    fn next_timer(&self) -> futures::future::Fuse<LocalBoxFuture<'static, ()>> {
+        let wait_ms =
+            if self.log.unstored_bytes() > 0 { Some(self.options.batch_ms) } else { self.options.heartbeat_ms };
+        match wait_ms {
+            Some(ms) => sleep_ms(ms).boxed_local().fuse(),
+            None => std::future::pending().boxed_local().fuse(),
+        }
+    }
+}
+
+fn ended(source: SourceEnd) -> UpstreamEnd {
+    UpstreamEnd {
+        source,
+        head: None,
+        error_envelope: false,
+        operation_id: None,
+        finish_reason: None,
+        usage: None,
+        content_bytes: 0,
+        unseen_bytes_max: 0,
+        cut_inside_event: false,
+    }
+}
+
+/// What was observed of a body, and the bytes that go to the log. A plain answer that is not whole is not stored:
+/// its readers get an error instead.
+fn end_of_body(
+    head: ResponseHead,
+    streaming: bool,
+    last_bytes: Vec<u8>,
+    class: EndClass,
+    report: MeterReport,
+) -> (UpstreamEnd, Vec<u8>) {
+    let success = (200..300).contains(&head.status);
+    let broken = !streaming && success && class != EndClass::Complete;
+    let end = UpstreamEnd {
+        error_envelope: !streaming && is_error_envelope(&last_bytes),
+        head: (!streaming && !broken).then_some(head),
+        operation_id: report.operation_id,
+        finish_reason: report.finish_reason,
+        usage: report.usage.filter(|_| !report.usage_rejected),
+        ..ended(SourceEnd::Body(class))
+    };
+    (end, if broken { Vec::new() } else { last_bytes })
+}

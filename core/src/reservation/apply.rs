@@ -67,15 +67,17 @@ impl Aggregate {
             (Self::Tombstone(_), _) => Err(Refusal::NeverStarted),
 
             (Self::Live(live), Command::Start { identity, .. }) => {
-                if live.identity == *identity { Ok(Transition::unchanged(Reply::AlreadyStarted)) } else { Err(Refusal::IdentityConflict) }
+                if live.identity == *identity {
+                    Ok(Transition::unchanged(Reply::AlreadyStarted))
+                } else {
+                    Err(Refusal::IdentityConflict)
+                }
             }
             // The tenant asks about a generation that lives: nothing is released (invariant 4).
             (Self::Live(_), Command::ResolveNeverStarted { .. }) => Ok(Transition::unchanged(Reply::AlreadyStarted)),
             (Self::Live(live), Command::Submit { epoch }) => live.submit(*epoch, now),
             (Self::Live(live), Command::Respond { epoch, head }) => live.respond(*epoch, head.as_ref(), now),
-            (Self::Live(live), Command::Append { epoch, bytes, max_bytes }) => {
-                live.append(*epoch, *bytes, *max_bytes, log, heartbeat_ms, now)
-            }
+            (Self::Live(live), Command::Append { epoch, bytes }) => live.append(*epoch, *bytes, log, heartbeat_ms, now),
             (Self::Live(live), Command::Readers { attached, furthest_offset }) => {
                 Ok(live.readers(*attached, *furthest_offset, now))
             }
@@ -120,7 +122,6 @@ fn start(identity: &Identity, attempt: &AttemptId, terms: &Terms, now: UnixMilli
         content_deleted: false,
     };
     Transition::to(Aggregate::Live(Box::new(reservation)), Reply::Started { epoch: 1 })
-        .with_history(now, "start", "prepared", 1)
 }
 
 /// The sweep found a hold without a generation: the release is authored here, and a late Start will be refused.
@@ -143,8 +144,12 @@ fn entomb(identity: &Identity, attempt: &AttemptId, terms: &Terms, now: UnixMill
         resolved_at: now,
         deliveries: vec![delivery(&posting, now)],
     };
-    let mut transition = Transition::to(Aggregate::Tombstone(Box::new(tombstone)), Reply::Done)
-        .with_history(now, "resolve_never_started", "released", 0);
+    let mut transition = Transition::to(Aggregate::Tombstone(Box::new(tombstone)), Reply::Done).with_history(
+        now,
+        "resolve_never_started",
+        "released",
+        0,
+    );
     transition.postings.push(posting);
     transition
 }
@@ -211,7 +216,7 @@ impl Reservation {
         next.attempt.upstream = UpstreamState::Submitted;
         next.attempt.submitted_at = Some(now);
         next.attempt.lease.renewed_at = now;
-        Ok(next.changed(Reply::Continue).with_history(now, "submit", "submitted", epoch))
+        Ok(next.changed(Reply::Continue))
     }
 
     fn respond(&self, epoch: u32, head: Option<&ResponseHead>, now: UnixMillis) -> Result<Transition, Refusal> {
@@ -221,7 +226,7 @@ impl Reservation {
         next.attempt.responded_at = Some(now);
         next.attempt.lease.renewed_at = now;
         next.head = head.cloned();
-        Ok(next.changed(self.go_on()).with_history(now, "respond", "processing", epoch))
+        Ok(next.changed(self.go_on()))
     }
 
     fn go_on(&self) -> Reply {
@@ -234,15 +239,11 @@ impl Reservation {
         &self,
         epoch: u32,
         bytes: u64,
-        max_bytes: u64,
         log: &LogFacts,
         heartbeat_ms: u64,
         now: UnixMillis,
     ) -> Result<Transition, Refusal> {
         self.guard(epoch)?;
-        if log.length.saturating_add(bytes) > max_bytes && self.attempt.abort.is_none() {
-            return Ok(self.abort(AbortCause::OutputTooLarge, now, "append"));
-        }
         if bytes == 0 && self.lease_is_short(log, heartbeat_ms, now) {
             return Ok(self.renewed(now, self.go_on()));
         }
@@ -274,7 +275,6 @@ impl Reservation {
             AbortCause::FirstByteTimeout => "abort_first_byte_timeout",
             AbortCause::IdleTimeout => "abort_idle_timeout",
             AbortCause::TotalTimeout => "abort_total_timeout",
-            AbortCause::OutputTooLarge => "abort_output_too_large",
         };
         next.changed(Reply::Stop)
             .with_history(now, command, outcome, epoch)
@@ -378,10 +378,9 @@ impl Reservation {
         if !driver_alive && self.lease_expires_at(log) <= now {
             return self.take_over(now);
         }
-        if self.attempt.abort.is_none() {
-            if let Some(cause) = self.overdue(log, now) {
-                return self.abort(cause, now, "wake");
-            }
+        let overdue = self.overdue(log, now).filter(|_| self.attempt.abort.is_none());
+        if let Some(cause) = overdue {
+            return self.abort(cause, now, "wake");
         }
         let drives_here = driver_alive && self.attempt.lease.owner == Owner::Object;
         if drives_here && self.lease_is_short(log, heartbeat_ms, now) {
@@ -463,5 +462,10 @@ pub fn refused_row(command: &Command, refusal: &Refusal, now: UnixMillis) -> Opt
         _ => return None,
     };
     let recorded = matches!(refusal, Refusal::StaleEpoch { .. } | Refusal::WrongState { .. });
-    recorded.then(|| HistoryRow { at: now, command: command.name().into(), outcome: String::from(refusal.code()), epoch })
+    recorded.then(|| HistoryRow {
+        at: now,
+        command: command.name().into(),
+        outcome: String::from(refusal.code()),
+        epoch,
+    })
 }

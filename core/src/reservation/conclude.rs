@@ -27,6 +27,8 @@ pub enum SourceEnd {
         /// Nothing can have been executed.
         provably_unsent: bool,
     },
+    /// The answer was larger than allowed, so we closed the socket.
+    TooLarge,
     /// We closed the socket, as told.
     Aborted,
     /// The driver was lost with its socket.
@@ -131,6 +133,7 @@ impl Reservation {
             (SourceEnd::Body(_), Some(_)) if !success && end.error_envelope => {
                 verdict(L::Failed, U::Failed, R::ProviderFailed, false)
             }
+            (SourceEnd::TooLarge, _) => verdict(L::Failed, U::Incomplete, R::OutputTooLarge, true),
             (SourceEnd::Aborted, _) => self.abort_verdict(),
             (SourceEnd::Lost, _) => verdict(L::Failed, U::Unknown, R::DriverLost, self.was_submitted()),
             (SourceEnd::NoResponse { provably_unsent: true }, _) => {
@@ -158,7 +161,6 @@ impl Reservation {
             Some(AbortCause::FirstByteTimeout) => verdict(L::Failed, U::Incomplete, R::FirstByteTimeout, charge),
             Some(AbortCause::IdleTimeout) => verdict(L::Failed, U::Incomplete, R::IdleTimeout, charge),
             Some(AbortCause::TotalTimeout) => verdict(L::Failed, U::Incomplete, R::TotalTimeout, charge),
-            Some(AbortCause::OutputTooLarge) => verdict(L::Failed, U::Incomplete, R::OutputTooLarge, charge),
             Some(AbortCause::Request) | None => verdict(L::Cancelled, U::Cancelled, R::CancelledByRequest, charge),
         }
     }
@@ -250,6 +252,17 @@ impl Reservation {
         let envelope = error_envelope(self.terms.dialect, status, code, message);
         (Some(ResponseHead { status, headers }), envelope)
     }
+}
+
+/// Whether the body of an error answer is the provider's own envelope: an object with a member `error`. Then the
+/// provider itself reports that it failed; any other body may come from a gateway in front of it.
+#[must_use]
+pub fn is_error_envelope(body: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Envelope {
+        error: Option<serde::de::IgnoredAny>,
+    }
+    serde_json::from_slice::<Envelope>(body).is_ok_and(|envelope| envelope.error.is_some())
 }
 
 /// The provider's own usage, if it is terminal: a count in mid-stream is a placeholder.

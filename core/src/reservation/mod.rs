@@ -17,7 +17,7 @@ mod apply;
 mod conclude;
 
 pub use apply::refused_row;
-pub use conclude::{Conclusion, IN_FLIGHT_TOKENS, SourceEnd, UpstreamEnd};
+pub use conclude::{Conclusion, IN_FLIGHT_TOKENS, SourceEnd, UpstreamEnd, is_error_envelope};
 
 use crate::deadline::{DeadlineName, Earliest};
 use crate::ids::{AttemptId, Identity};
@@ -160,8 +160,6 @@ pub enum AbortCause {
     IdleTimeout,
     /// The whole took too long.
     TotalTimeout,
-    /// The output is larger than it may be.
-    OutputTooLarge,
 }
 
 /// One execution upstream.
@@ -313,8 +311,6 @@ pub enum Command {
         epoch: u32,
         /// Size of the batch.
         bytes: u64,
-        /// Largest log allowed.
-        max_bytes: u64,
     },
     /// The number of attached readers changed.
     Readers {
@@ -463,9 +459,7 @@ impl Reservation {
                 let last = log.last_append_at.map_or(responded_at, |at| at.max(responded_at));
                 Some((DeadlineName::Idle, last.plus(self.terms.idle_ms)))
             }
-            (None, Some(submitted_at)) => {
-                Some((DeadlineName::FirstByte, submitted_at.plus(self.terms.first_byte_ms)))
-            }
+            (None, Some(submitted_at)) => Some((DeadlineName::FirstByte, submitted_at.plus(self.terms.first_byte_ms))),
             (None, None) => None,
         }
     }
@@ -482,13 +476,15 @@ impl Reservation {
     }
 
     fn earliest(&self, log: &LogFacts, now: UnixMillis, heartbeat_ms: u64) -> Earliest {
-        let deliveries = self.deliveries.iter().fold(Earliest::default(), |earliest, delivery| {
-            earliest.and(DeadlineName::Outbox, delivery.next_at)
-        });
+        let deliveries = self
+            .deliveries
+            .iter()
+            .fold(Earliest::default(), |earliest, delivery| earliest.and(DeadlineName::Outbox, delivery.next_at));
         if self.lifecycle.is_terminal() {
-            let kept_until = self.ended_at.filter(|_| !self.content_deleted).map(|at| {
-                at.plus(self.terms.retention_s.saturating_mul(1_000))
-            });
+            let kept_until = self
+                .ended_at
+                .filter(|_| !self.content_deleted)
+                .map(|at| at.plus(self.terms.retention_s.saturating_mul(1_000)));
             return deliveries.and_maybe(DeadlineName::Retention, kept_until);
         }
         if self.attempt.upstream == UpstreamState::Unknown {

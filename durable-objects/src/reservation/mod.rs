@@ -1,10 +1,22 @@
-//! In progress.
-use worker::{DurableObject, Env, Request, Response, Result, State, durable_object};
-/// One generation.
-#[durable_object(alarm)]
-pub struct ReservationObject { state: State, env: Env }
-impl DurableObject for ReservationObject {
-    fn new(state: State, env: Env) -> Self { Self { state, env } }
-    async fn fetch(&self, _req: Request) -> Result<Response> { let _ = (&self.state, &self.env); Response::ok("hi") }
-    async fn alarm(&self) -> Result<Response> { Response::empty() }
-}
+//! The ReservationObject: one per generation. It owns the driver, stores the output while it is produced, serves any
+//! number of readers, and settles once.
+//!
+//! | file | part |
+//! |---|---|
+//! | `object` | the platform's entry points: calls and the alarm |
+//! | `generation` | load, apply, store, arm, effects |
+//! | `store` | the rows |
+//! | `log` | the chunk log, from memory and from rows |
+//! | `readers` | cursors over the log, and what serves them |
+//! | `driver` | calls the provider and feeds the log |
+//! | `outbox` | brings postings to the tenant until they are acknowledged |
+
+mod driver;
+mod generation;
+mod log;
+mod object;
+mod outbox;
+mod readers;
+mod store;
+
+pub use object::ReservationObject;

@@ -1,0 +1,85 @@
+//! The driver: calls the provider and feeds the log. It runs in `state.wait_until`, with the alarm as its heartbeat.
+
+use super::generation::{Driver, Generation};
+use super::object::{pump_options, verdict_of};
+use crate::egress;
+use crate::pump::{self, AbortHandle, PumpLog, Verdict};
+use crate::settings;
+use holdfast_core::policy::Terms;
+use holdfast_core::refusal::Refusal;
+use holdfast_core::reservation::{Command, ResponseHead, UpstreamEnd};
+use std::future::{Future, ready};
+use std::rc::Rc;
+use worker::{Error, Response, Result};
+
+/// The pump's log in this object: the chunk log beside it.
+struct ObjectLog {
+    generation: Rc<Generation>,
+    epoch: u32,
+}
+
+impl PumpLog for ObjectLog {
+    async fn respond(&self, head: Option<ResponseHead>) -> Verdict {
+        verdict_of(self.generation.apply(&Command::Respond { epoch: self.epoch, head }))
+    }
+
+    fn deliver(&self, bytes: Vec<u8>) -> Verdict {
+        self.generation.log.borrow_mut().deliver(bytes);
+        self.generation.progress.notify();
+        Verdict::Continue
+    }
+
+    fn unstored_bytes(&self) -> u64 {
+        self.generation.log.borrow().unstored_bytes()
+    }
+
+    fn flush(&self) -> impl Future<Output = Verdict> + 'static {
+        let bytes = self.unstored_bytes();
+        ready(verdict_of(self.generation.apply(&Command::Append { epoch: self.epoch, bytes })))
+    }
+
+    async fn finish(&self, end: UpstreamEnd, last_bytes: Vec<u8>) {
+        if let Err(refusal) = self.generation.end(self.epoch, end, last_bytes) {
+            // Recorded by the aggregate where it matters; the lease finds what is left.
+            worker::console_error!("the end was refused: {refusal}");
+        }
+    }
+}
+
+impl Generation {
+    /// Starts the driver of an epoch. It is known to this object before anything awaits.
+    pub(super) fn start_driver(self: &Rc<Self>, epoch: u32, body: Vec<u8>) -> core::result::Result<(), Refusal> {
+        let abort = Rc::new(AbortHandle::new());
+        *self.driver.borrow_mut() = Some(Driver { epoch, abort: abort.clone() });
+        let submitted = self.apply(&Command::Submit { epoch });
+        let generation = self.clone();
+        self.state.wait_until(async move {
+            if verdict_of(submitted) == Verdict::Continue {
+                generation.drive(epoch, &body, &abort).await;
+            }
+            generation.driver.borrow_mut().take();
+        });
+        Ok(())
+    }
+
+    async fn drive(self: &Rc<Self>, epoch: u32, body: &[u8], abort: &AbortHandle) {
+        let Some(terms) = self.with_aggregate(|aggregate| aggregate.live().map(|live| live.terms.clone())) else {
+            return;
+        };
+        let options = pump_options(&terms, self);
+        let log = ObjectLog { generation: self.clone(), epoch };
+        pump::run(&log, call(self, &terms, body, abort), abort, options).await;
+    }
+}
+
+async fn call(generation: &Generation, terms: &Terms, body: &[u8], abort: &AbortHandle) -> Result<Response> {
+    let refused = |refusal: Refusal| Error::from(refusal.message());
+    let providers = settings::providers(&generation.env).map_err(refused)?;
+    let provider = providers
+        .iter()
+        .find(|provider| provider.name == terms.provider)
+        .ok_or_else(|| Error::from("the provider is not configured any more"))?;
+    let key = settings::provider_key(&generation.env, provider).map_err(refused)?;
+    let signal = abort.signal().ok_or_else(|| Error::from("aborted"))?;
+    egress::call(provider, &key, &terms.path, body, terms.streaming, &signal).await
+}

@@ -1,0 +1,363 @@
+//! Load, apply, store, arm, effects. Storage first, memory second; nothing between load and store awaits.
+
+use super::log::Log;
+use super::object::driver_reply;
+use super::readers::Readers;
+use super::store::{Append, Store};
+use crate::clock;
+use crate::notify::Notify;
+use crate::pump::AbortHandle;
+use crate::settings;
+use futures::FutureExt;
+use holdfast_core::config::Limits;
+use holdfast_core::intake::{Intake, IntakeOptions};
+use holdfast_core::meter::{ContentCounter, EndClass};
+use holdfast_core::refusal::Refusal;
+use holdfast_core::reservation::{
+    Aggregate, Command, Effect, Reply, ResponseHead, SourceEnd, Transition, UpstreamEnd, refused_row,
+};
+use holdfast_core::time::UnixMillis;
+use holdfast_core::view::{GenerationView, LiveFacts};
+use holdfast_core::wire::GenerationReply;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use worker::js_sys::Date;
+use worker::wasm_bindgen::JsValue;
+use worker::{Env, Result, ScheduledTime, State};
+
+/// The driver that runs in this incarnation.
+#[derive(Clone, Debug)]
+pub(super) struct Driver {
+    pub(super) epoch: u32,
+    pub(super) abort: Rc<AbortHandle>,
+}
+
+/// One generation in memory: what is stored, and what only lives here.
+pub(super) struct Generation {
+    pub(super) state: Rc<State>,
+    pub(super) env: Env,
+    pub(super) store: Store,
+    pub(super) log: RefCell<Log>,
+    pub(super) readers: RefCell<Readers>,
+    pub(super) driver: RefCell<Option<Driver>>,
+    /// Bytes were delivered or the state changed.
+    pub(super) progress: Notify,
+    pub(super) delivering: Cell<bool>,
+    aggregate: RefCell<Aggregate>,
+    limits: Limits,
+    armed: Cell<Option<UnixMillis>>,
+    alarm_known: Cell<bool>,
+}
+
+pub(super) fn storage_failed(error: &worker::Error) -> Refusal {
+    worker::console_error!("storage: {error}");
+    Refusal::Unavailable { what: "the generation's storage failed".into() }
+}
+
+impl Generation {
+    pub(super) fn load(state: Rc<State>, env: Env) -> core::result::Result<Self, Refusal> {
+        let limits = settings::limits(&env)?;
+        let store = Store::new(state.storage());
+        let (aggregate, facts) = store.load().map_err(|error| storage_failed(&error))?;
+        Ok(Self {
+            state,
+            env,
+            store,
+            log: RefCell::new(Log::new(facts)),
+            readers: RefCell::default(),
+            driver: RefCell::default(),
+            progress: Notify::default(),
+            delivering: Cell::new(false),
+            aggregate: RefCell::new(aggregate),
+            limits,
+            armed: Cell::new(None),
+            alarm_known: Cell::new(false),
+        })
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Looks at the aggregate. Nothing may await inside.
+    pub(super) fn with_aggregate<T>(&self, look: impl FnOnce(&Aggregate) -> T) -> T {
+        look(&self.aggregate.borrow())
+    }
+
+    pub(super) fn head(&self) -> Option<ResponseHead> {
+        self.with_aggregate(|aggregate| aggregate.live().and_then(|live| live.head.clone()))
+    }
+
+    /// Whether the log is closed.
+    pub(super) fn is_closed(&self) -> core::result::Result<bool, Refusal> {
+        self.with_aggregate(|aggregate| match aggregate {
+            Aggregate::Vacant => Err(Refusal::NotFound),
+            Aggregate::Tombstone(_) => Err(Refusal::NeverStarted),
+            Aggregate::Live(live) => Ok(live.lifecycle.is_terminal()),
+        })
+    }
+
+    pub(super) fn view(&self) -> Option<GenerationView> {
+        let log = self.log.borrow();
+        let readers = self.readers.borrow();
+        let live = LiveFacts {
+            readers: readers.attached(),
+            furthest_offset: readers.furthest_offset(),
+            unstored_bytes: log.unstored_bytes(),
+        };
+        self.with_aggregate(|aggregate| GenerationView::of(aggregate, &log.facts(), &live))
+    }
+
+    /// Applies a command that brings no bytes.
+    pub(super) fn apply(self: &Rc<Self>, command: &Command) -> core::result::Result<Reply, Refusal> {
+        self.apply_with(command, Vec::new()).map(|transition| transition.reply)
+    }
+
+    /// Applies a command: stores all that it makes in one transaction, arms the alarm, then performs the effects.
+    /// `last_bytes` go to the log with [`Command::End`].
+    fn apply_with(
+        self: &Rc<Self>,
+        command: &Command,
+        last_bytes: Vec<u8>,
+    ) -> core::result::Result<Transition, Refusal> {
+        let now = clock::now();
+        let facts = self.log.borrow().facts();
+        let applied = self.aggregate.borrow().apply(command, &facts, self.limits.heartbeat_ms, now);
+        let transition = applied.inspect_err(|refusal| self.record_refused(command, refusal, now))?;
+        self.commit(command, &transition, last_bytes, now).map_err(|error| storage_failed(&error))?;
+        self.arm(now);
+        if transition.state.is_some() {
+            self.progress.notify();
+        }
+        transition.effects.iter().for_each(|effect| self.perform(effect));
+        Ok(transition)
+    }
+
+    fn record_refused(&self, command: &Command, refusal: &Refusal, now: UnixMillis) {
+        if let Some(row) = refused_row(command, refusal, now)
+            && let Err(error) = self.store.write_history(&row)
+        {
+            worker::console_error!("history: {error}");
+        }
+    }
+
+    fn commit(&self, command: &Command, transition: &Transition, last_bytes: Vec<u8>, now: UnixMillis) -> Result<()> {
+        let (epoch, mut closing) = match command {
+            Command::Append { epoch, .. } => (Some(*epoch), Vec::new()),
+            Command::End { epoch, .. } => (Some(*epoch), last_bytes),
+            _ => (None, Vec::new()),
+        };
+        for effect in &transition.effects {
+            if let Effect::CloseLog { terminal } = effect {
+                closing.extend_from_slice(terminal);
+            }
+        }
+        let append = epoch.map(|epoch| self.batch(epoch, &closing)).filter(|append| !append.bytes.is_empty());
+        let delete_content = transition.effects.contains(&Effect::DeleteContent);
+        let nothing_to_store = transition.state.is_none()
+            && transition.history.is_empty()
+            && transition.postings.is_empty()
+            && append.is_none()
+            && !delete_content;
+        if nothing_to_store {
+            return Ok(());
+        }
+        let first_write = matches!(*self.aggregate.borrow(), Aggregate::Vacant);
+        let stored = append.is_some();
+        self.store.commit(transition, first_write, append, delete_content, now)?;
+        let mut log = self.log.borrow_mut();
+        log.deliver(closing);
+        if stored {
+            let length = log.length();
+            log.mark_stored(holdfast_core::reservation::LogFacts { length, last_append_at: Some(now) });
+        }
+        if delete_content {
+            log.clear();
+        }
+        if let Some(state) = &transition.state {
+            *self.aggregate.borrow_mut() = state.clone();
+        }
+        Ok(())
+    }
+
+    /// What is delivered and not stored yet, with `closing` behind it.
+    fn batch(&self, epoch: u32, closing: &[u8]) -> Append {
+        let log = self.log.borrow();
+        let mut bytes = log.unstored();
+        bytes.extend_from_slice(closing);
+        Append { offset: log.facts().length, epoch, bytes }
+    }
+
+    fn perform(self: &Rc<Self>, effect: &Effect) {
+        match effect {
+            Effect::AbortUpstream { epoch } => {
+                let driver = self.driver.borrow().clone();
+                if let Some(driver) = driver.filter(|driver| driver.epoch == *epoch) {
+                    driver.abort.abort();
+                }
+            }
+            Effect::CollectEvidence { epoch } => self.resolve_lost(*epoch),
+            // The log was closed and the content deleted with the commit.
+            Effect::CloseLog { .. } | Effect::DeleteContent => {}
+        }
+    }
+
+    /// Ends an attempt. Returns the bytes that were appended at close.
+    pub(super) fn end(
+        self: &Rc<Self>,
+        epoch: u32,
+        mut end: UpstreamEnd,
+        last_bytes: Vec<u8>,
+    ) -> core::result::Result<Vec<u8>, Refusal> {
+        if end.usage.is_none() {
+            end.content_bytes = self.count_content(&last_bytes).map_err(|error| storage_failed(&error))?;
+        }
+        let command = Command::End { epoch, end: Box::new(end) };
+        let transition = self.apply_with(&command, last_bytes)?;
+        let terminal = transition.effects.into_iter().find_map(|effect| match effect {
+            Effect::CloseLog { terminal } => Some(terminal),
+            _ => None,
+        });
+        self.start_deliveries();
+        Ok(terminal.unwrap_or_default())
+    }
+
+    /// Content bytes in the log and in the last bytes: the basis of an estimate.
+    fn count_content(&self, last_bytes: &[u8]) -> Result<u64> {
+        let mut counter = ContentCounter::for_events();
+        self.scan_log(|bytes| counter.push(&bytes))?;
+        counter.push(last_bytes);
+        Ok(counter.total())
+    }
+
+    fn scan_log(&self, mut visit: impl FnMut(Vec<u8>)) -> Result<()> {
+        let log = self.log.borrow();
+        let mut cursor = 0_u64;
+        while let Some(bytes) = log.read_bytes(&self.store, cursor)? {
+            cursor = cursor.saturating_add(bytes.len() as u64);
+            visit(bytes);
+        }
+        Ok(())
+    }
+
+    /// The driver is lost: what was stored is the evidence. A terminal event in the log is completion.
+    fn resolve_lost(self: &Rc<Self>, epoch: u32) {
+        let resolved = self
+            .evidence_of_log()
+            .map_err(|error| storage_failed(&error))
+            .and_then(|end| self.end(epoch, end, Vec::new()).map(|_| ()));
+        if let Err(refusal) = resolved {
+            worker::console_error!("resolving a lost driver: {}", refusal.message());
+        }
+    }
+
+    fn evidence_of_log(&self) -> Result<UpstreamEnd> {
+        let (dialect, responded) = self
+            .with_aggregate(|aggregate| aggregate.live().map(|live| (live.terms.dialect, live.head.is_some())).unzip());
+        let streaming = responded.unwrap_or_default();
+        let event_max_bytes = usize::try_from(self.limits.event_max_bytes).unwrap_or(usize::MAX);
+        let dialect = dialect.unwrap_or(holdfast_core::dialect::Dialect::Opaque);
+        let mut intake = Intake::new(IntakeOptions { dialect, streaming, strip_usage: false, event_max_bytes });
+        self.scan_log(|bytes| drop(intake.push(bytes)))?;
+        let rest = intake.finish();
+        let whole = streaming && matches!(rest.class, EndClass::Complete | EndClass::InBandError);
+        Ok(UpstreamEnd {
+            source: if whole { SourceEnd::Body(rest.class) } else { SourceEnd::Lost },
+            head: None,
+            error_envelope: false,
+            operation_id: rest.report.operation_id,
+            finish_reason: rest.report.finish_reason,
+            usage: rest.report.usage.filter(|_| !rest.report.usage_rejected),
+            content_bytes: 0,
+            unseen_bytes_max: self.limits.batch_bytes,
+            cut_inside_event: streaming && rest.terminal_prefix,
+        })
+    }
+
+    /// A driver at the edge appends, shows life, and tells whether its client is still there.
+    pub(super) fn edge_append(
+        self: &Rc<Self>,
+        epoch: u32,
+        offset: u64,
+        bytes: &[u8],
+        client_attached: bool,
+        furthest_offset: u64,
+    ) -> core::result::Result<GenerationReply, Refusal> {
+        let new = self.new_bytes(offset, bytes)?.to_vec();
+        let command = Command::Append { epoch, bytes: new.len() as u64 };
+        // Asked before anything is taken in: a fenced driver adds no byte.
+        let allowed = self.aggregate.borrow().apply(&command, &self.log.borrow().facts(), 0, clock::now());
+        allowed.inspect_err(|refusal| self.record_refused(&command, refusal, clock::now()))?;
+        self.log.borrow_mut().deliver(new);
+        self.progress.notify();
+        self.readers.borrow_mut().edge_progress(furthest_offset);
+        let mut verdict = driver_reply(self.apply(&command))?;
+        if !client_attached && self.edge_client_left() {
+            verdict = driver_reply(self.apply(&Command::Append { epoch, bytes: 0 }))?;
+        }
+        Ok(verdict)
+    }
+
+    /// The part of a repeated append that is not in the log yet.
+    pub(super) fn new_bytes<'a>(&self, offset: u64, bytes: &'a [u8]) -> core::result::Result<&'a [u8], Refusal> {
+        let length = self.log.borrow().length();
+        let known = length.checked_sub(offset).and_then(|known| usize::try_from(known).ok());
+        known
+            .map(|known| bytes.get(known..).unwrap_or_default())
+            .ok_or_else(|| Refusal::WrongState { state: format!("at offset {length}") })
+    }
+
+    /// Compares what is due with now. Harmless at any time.
+    pub(super) fn wake(self: &Rc<Self>) {
+        let driver_alive = self.driver.borrow().is_some();
+        if self.with_aggregate(|aggregate| matches!(aggregate, Aggregate::Vacant)) {
+            return;
+        }
+        if let Err(refusal) = self.apply(&Command::Wake { driver_alive }) {
+            worker::console_error!("wake: {}", refusal.message());
+        }
+    }
+
+    /// The alarm: re-arm first, then bounded work.
+    pub(super) async fn on_alarm(self: &Rc<Self>) {
+        self.armed.set(None);
+        self.alarm_known.set(true);
+        self.arm(clock::now());
+        self.wake();
+        self.drop_stalled_readers();
+        self.deliver_postings().await;
+    }
+
+    /// After a load the armed time is asked for once; a lost alarm is set again.
+    pub(super) async fn repair_alarm(&self) {
+        if self.alarm_known.replace(true) {
+            return;
+        }
+        let armed = self.store.storage().get_alarm().await.ok().flatten();
+        self.armed.set(armed.and_then(|at| u64::try_from(at).ok()).map(UnixMillis));
+        self.arm(clock::now());
+    }
+
+    /// Arms the alarm in the same storage turn as the rows. An alarm that is set for earlier stays: an early wake-up
+    /// is harmless and cheaper than a row.
+    pub(super) fn arm(&self, now: UnixMillis) {
+        let facts = self.log.borrow().facts();
+        let Some(at) = self.with_aggregate(|aggregate| aggregate.next_wake(&facts, now, self.limits.heartbeat_ms))
+        else {
+            return;
+        };
+        // At the end of a generation the next wake-up is far away: then the early one is not worth its invocation.
+        let idle = at.since(now) > self.limits.heartbeat_ms.saturating_mul(2);
+        let early_enough = self.armed.get().is_some_and(|armed| armed <= at && armed > now && !idle);
+        if early_enough || self.armed.get() == Some(at) {
+            return;
+        }
+        self.armed.set(Some(at));
+        #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^53")]
+        let time = ScheduledTime::new(Date::new(&JsValue::from_f64(at.0 as f64)));
+        // The first poll makes the call; its row is committed with the rows of this turn.
+        if let Some(Err(error)) = self.store.storage().set_alarm(time).now_or_never() {
+            worker::console_error!("alarm: {error}");
+        }
+    }
+}

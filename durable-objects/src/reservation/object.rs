@@ -1,0 +1,178 @@
+#![allow(missing_docs, reason = "the object macro generates undocumented items")]
+//! The platform's entry points.
+
+use super::generation::Generation;
+use crate::pump::{PumpOptions, Verdict};
+use crate::rpc::{read_call, reply};
+use holdfast_core::ids::{AttemptId, Identity};
+use holdfast_core::policy::Terms;
+use holdfast_core::refusal::Refusal;
+use holdfast_core::reservation::{Command, Reply, UpstreamEnd};
+use holdfast_core::view::GenerationView;
+use holdfast_core::wire::{GenerationCall, GenerationReply, StreamForm};
+use std::cell::RefCell;
+use std::rc::Rc;
+use worker::{DurableObject, Env, Request, Response, Result, State, durable_object};
+
+/// One generation.
+#[durable_object(alarm)]
+pub struct ReservationObject {
+    state: Rc<State>,
+    env: Env,
+    generation: RefCell<Option<Rc<Generation>>>,
+}
+
+impl DurableObject for ReservationObject {
+    fn new(state: State, env: Env) -> Self {
+        Self { state: Rc::new(state), env, generation: RefCell::default() }
+    }
+
+    async fn fetch(&self, mut request: Request) -> Result<Response> {
+        #[cfg(feature = "test-hooks")]
+        crate::test_hooks::panic_if_asked(&request);
+        let (call, raw) = read_call::<GenerationCall>(&mut request).await?;
+        match self.answer(call, raw, &request).await {
+            Ok(response) => Ok(response),
+            Err(refusal) => reply(&GenerationReply::Refused { refusal }),
+        }
+    }
+
+    async fn alarm(&self) -> Result<Response> {
+        // Always Ok: after six errors the platform drops an alarm for ever.
+        match self.generation() {
+            Ok(generation) => generation.on_alarm().await,
+            Err(refusal) => worker::console_error!("alarm: {}", refusal.message()),
+        }
+        Response::empty()
+    }
+}
+
+impl ReservationObject {
+    /// The loaded generation. A failed load is tried again by the next event, never replaced by a default.
+    fn generation(&self) -> core::result::Result<Rc<Generation>, Refusal> {
+        if let Some(generation) = &*self.generation.borrow() {
+            return Ok(generation.clone());
+        }
+        let generation = Rc::new(Generation::load(self.state.clone(), self.env.clone())?);
+        *self.generation.borrow_mut() = Some(generation.clone());
+        Ok(generation)
+    }
+
+    async fn answer(
+        &self,
+        call: GenerationCall,
+        raw: Vec<u8>,
+        request: &Request,
+    ) -> core::result::Result<Response, Refusal> {
+        let generation = self.generation()?;
+        generation.repair_alarm().await;
+        // Any request that finds something due acts on it, should the alarm be late or lost.
+        generation.wake();
+        let answer = match call {
+            GenerationCall::Start { identity, attempt, terms } => {
+                return start(&generation, identity, attempt, terms, raw, request).await;
+            }
+            GenerationCall::Stream { form } => return generation.follow(request, form).await,
+            GenerationCall::Result => {
+                if !generation.is_closed()? {
+                    GenerationReply::Running
+                } else {
+                    return generation.follow(request, StreamForm::Raw { offset: 0 }).await;
+                }
+            }
+            GenerationCall::Begin { identity, attempt, terms } => begin(&generation, identity, attempt, terms)?,
+            GenerationCall::Respond { epoch, head } => {
+                driver_reply(generation.apply(&Command::Respond { epoch, head }))?
+            }
+            GenerationCall::Append { epoch, offset, client_attached, furthest_offset } => {
+                generation.edge_append(epoch, offset, &raw, client_attached, furthest_offset)?
+            }
+            GenerationCall::Finish { epoch, offset, end } => edge_finish(&generation, epoch, offset, *end, &raw)?,
+            GenerationCall::Status => status(&generation)?,
+            GenerationCall::Cancel => match generation.apply(&Command::Cancel)? {
+                Reply::Cancellation(cancellation) => GenerationReply::Cancellation { cancellation },
+                _ => GenerationReply::Cancellation { cancellation: None },
+            },
+            GenerationCall::Resolve { admitted } => {
+                let (identity, attempt, terms) = (admitted.identity, admitted.attempt, Box::new(admitted.terms));
+                generation.apply(&Command::ResolveNeverStarted { identity, attempt, terms })?;
+                GenerationReply::Resolved
+            }
+        };
+        reply(&answer).map_err(|error| Refusal::Unavailable { what: error.to_string() })
+    }
+}
+
+/// Starts the generation with a driver in this object, or finds it started; then attaches a reader at 0.
+async fn start(
+    generation: &Rc<Generation>,
+    identity: Identity,
+    attempt: AttemptId,
+    terms: Box<Terms>,
+    body: Vec<u8>,
+    request: &Request,
+) -> core::result::Result<Response, Refusal> {
+    if let Reply::Started { epoch } = generation.apply(&Command::Start { identity, attempt, terms })? {
+        generation.start_driver(epoch, body)?;
+    }
+    generation.follow(request, StreamForm::Raw { offset: 0 }).await
+}
+
+/// Starts the generation with a driver at the edge: the intent is durable when the reply leaves.
+fn begin(
+    generation: &Rc<Generation>,
+    identity: Identity,
+    attempt: AttemptId,
+    terms: Box<Terms>,
+) -> core::result::Result<GenerationReply, Refusal> {
+    match generation.apply(&Command::Start { identity, attempt, terms })? {
+        Reply::Started { epoch } => {
+            generation.apply(&Command::Submit { epoch })?;
+            generation.edge_client_attached();
+            Ok(GenerationReply::Begun { epoch })
+        }
+        _ => Ok(GenerationReply::AlreadyStarted),
+    }
+}
+
+fn edge_finish(
+    generation: &Rc<Generation>,
+    epoch: u32,
+    offset: u64,
+    end: UpstreamEnd,
+    last_bytes: &[u8],
+) -> core::result::Result<GenerationReply, Refusal> {
+    let last_bytes = generation.new_bytes(offset, last_bytes)?.to_vec();
+    let terminal = generation.end(epoch, end, last_bytes)?;
+    let head = generation.head();
+    generation.edge_client_left();
+    Ok(GenerationReply::Finished { head, terminal: String::from_utf8_lossy(&terminal).into_owned() })
+}
+
+fn status(generation: &Rc<Generation>) -> core::result::Result<GenerationReply, Refusal> {
+    generation.view().map(|view: GenerationView| GenerationReply::Generation(Box::new(view))).ok_or(Refusal::NotFound)
+}
+
+/// The verdict for a driver at the edge.
+pub(super) fn driver_reply(
+    applied: core::result::Result<Reply, Refusal>,
+) -> core::result::Result<GenerationReply, Refusal> {
+    Ok(match applied? {
+        Reply::Stop => GenerationReply::Stop,
+        _ => GenerationReply::Continue,
+    })
+}
+
+/// The verdict for a driver in this object. A storage error is not final: the batch stays in memory and is tried again.
+pub(super) fn verdict_of(applied: core::result::Result<Reply, Refusal>) -> Verdict {
+    match applied {
+        Ok(Reply::Stop) => Verdict::Stop,
+        Ok(_) | Err(Refusal::Unavailable { .. }) => Verdict::Continue,
+        Err(_) => Verdict::Fenced,
+    }
+}
+
+/// The pump's options in this object: the alarm shows life, the pump does not have to.
+pub(super) fn pump_options(terms: &Terms, generation: &Generation) -> PumpOptions {
+    PumpOptions::new(terms, generation.limits(), None)
+}
