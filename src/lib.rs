@@ -1,8 +1,52 @@
-//! Holdfast edge.
+//! The edge of Holdfast: HTTP in, HTTP out. It decides nothing about money and keeps nothing: tenants and generations
+//! live in the Durable Objects, which are exported from here.
+//!
+//! | module | room |
+//! |---|---|
+//! | `router` | which handler takes a request |
+//! | `proxy` | requests that go to a provider |
+//! | `edge_driver` | generations that the edge itself drives |
+//! | `generations`, `balance`, `healthz` | Holdfast's own routes |
+//! | `caller`, `request_headers`, `body`, `query` | what a request says, parsed |
+//! | `ask` | questions to the objects |
+//! | `error`, `respond` | what can go wrong, and the answers; the only place that names status codes |
+
+#![forbid(unsafe_code)]
+
+mod ask;
+mod balance;
+mod body;
+mod caller;
+mod edge_driver;
+mod error;
+mod generations;
+mod healthz;
+mod proxy;
+mod query;
+mod request_headers;
+mod respond;
+mod router;
+#[cfg(feature = "test-hooks")]
+mod test_hooks;
+
+// The root crate must name the objects, or they vanish from the Wasm.
 pub use holdfast_objects::{ReservationObject, TenantObject};
-use worker::*;
+
+use worker::{Context, Env, Request, Response, event};
+
+/// Runs once per instance, before anything else. The hook that the `worker` crate has installed stays in the chain: the
+/// runtime shim depends on it.
+#[event(start)]
+fn start() {
+    let installed = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        console_error_panic_hook::hook(info);
+        installed(info);
+    }));
+}
+
+/// Every HTTP request. Each error, a panic included, becomes a response: this never returns `Err`.
 #[event(fetch)]
-async fn fetch(_req: Request, env: Env, _ctx: Context) -> Result<Response> {
-    let ns = env.durable_object("RESERVATION")?;
-    ns.get_by_name("x")?.fetch_with_str("http://x/").await
+async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
+    Ok(router::handle(request, &env, &context).await)
 }

@@ -1,0 +1,133 @@
+//! Everything that can go wrong at the edge, before it is turned into a response.
+
+use holdfast_core::ids::Identity;
+use holdfast_core::refusal::Refusal;
+use holdfast_core::request::RequestError;
+use std::borrow::Cow;
+
+/// Why a request was not served. Messages never hold keys, prompts or ids of other tenants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum EdgeError {
+    /// No such path.
+    UnknownPath,
+    /// The path is there, the method is not.
+    MethodNotAllowed {
+        /// The method that is.
+        allow: &'static str,
+    },
+    /// The body is not plain `application/json`.
+    UnsupportedMediaType {
+        /// What is wrong with it.
+        fault: &'static str,
+    },
+    /// The body is larger than it may be.
+    BodyTooLarge {
+        /// The bound.
+        max_bytes: u64,
+    },
+    /// The body, a header or the query cannot be served.
+    InvalidRequest {
+        /// What is wrong with it.
+        fault: Cow<'static, str>,
+    },
+    /// `Idempotency-Key` is not one.
+    InvalidIdempotencyKey,
+    /// The place to read from is not an offset.
+    InvalidCursor,
+    /// Refused by the rules, or a part of the system is missing.
+    Refused(Refusal),
+    /// Admitted, but what became of it is not known here: the tenant's sweep resolves the hold if nobody else does.
+    Unfinished {
+        /// What happened.
+        refusal: Refusal,
+        /// What it may be looked up by.
+        identity: Box<Identity>,
+    },
+    /// The generation runs: there is no result yet.
+    Running,
+    /// The reader's cursor lies beyond the end of the log.
+    BeyondEnd {
+        /// Where the log ends.
+        log_length: u64,
+    },
+    /// The stored output was deleted.
+    ContentDeleted,
+    /// A fault of Holdfast itself.
+    Internal,
+}
+
+impl EdgeError {
+    /// A fault of the request, in words.
+    pub(crate) fn invalid(fault: impl Into<Cow<'static, str>>) -> Self {
+        Self::InvalidRequest { fault: fault.into() }
+    }
+
+    /// The stable name; part of the API.
+    pub(crate) const fn code(&self) -> &'static str {
+        match self {
+            Self::UnknownPath => "unknown_path",
+            Self::MethodNotAllowed { .. } => "method_not_allowed",
+            Self::UnsupportedMediaType { .. } => "unsupported_media_type",
+            Self::BodyTooLarge { .. } => "body_too_large",
+            Self::InvalidRequest { .. } => "invalid_request",
+            Self::InvalidIdempotencyKey => "invalid_idempotency_key",
+            Self::InvalidCursor => "invalid_cursor",
+            Self::Refused(refusal) | Self::Unfinished { refusal, .. } => refusal.code(),
+            Self::Running => "running",
+            Self::BeyondEnd { .. } => "beyond_end",
+            Self::ContentDeleted => "content_deleted",
+            Self::Internal => "internal_error",
+        }
+    }
+
+    /// Whether the same request may succeed later.
+    pub(crate) const fn retryable(&self) -> bool {
+        match self {
+            Self::Refused(refusal) | Self::Unfinished { refusal, .. } => refusal.retryable(),
+            Self::Running => true,
+            _ => false,
+        }
+    }
+
+    /// One sentence for the caller.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Self::UnknownPath => "There is nothing at this path.".into(),
+            Self::MethodNotAllowed { allow } => format!("This path takes {allow} only."),
+            Self::UnsupportedMediaType { fault } => format!("The body must be plain application/json: {fault}."),
+            Self::BodyTooLarge { max_bytes } => format!("The body is larger than {max_bytes} bytes."),
+            Self::InvalidRequest { fault } => format!("The request cannot be served: {fault}."),
+            Self::InvalidIdempotencyKey => {
+                "Idempotency-Key must be 1 to 255 visible ASCII characters, quoted or not.".into()
+            }
+            Self::InvalidCursor => {
+                "The offset or last event id must be one whole decimal number, as it was given in an answer.".into()
+            }
+            Self::Refused(refusal) | Self::Unfinished { refusal, .. } => refusal.message(),
+            Self::Running => "The generation is not at its end yet.".into(),
+            Self::BeyondEnd { log_length } => format!("The log ends at byte {log_length}, before this offset."),
+            Self::ContentDeleted => "The stored output of this generation was deleted.".into(),
+            Self::Internal => "Something broke inside Holdfast.".into(),
+        }
+    }
+}
+
+impl From<Refusal> for EdgeError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<RequestError> for EdgeError {
+    fn from(error: RequestError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+impl From<worker::Error> for EdgeError {
+    /// An error of the platform where none is expected.
+    fn from(error: worker::Error) -> Self {
+        worker::console_error!("unexpected platform error: {error}");
+        Self::Internal
+    }
+}

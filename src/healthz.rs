@@ -1,0 +1,30 @@
+//! `GET /healthz`: whether this deployment can serve, as far as its settings tell.
+
+use crate::error::EdgeError;
+use crate::respond;
+use holdfast_core::refusal::Refusal;
+use holdfast_objects::settings;
+use serde::Serialize;
+use worker::{Env, Response};
+
+#[derive(Serialize)]
+struct Health {
+    status: &'static str,
+    version: &'static str,
+}
+
+/// Answers `ok` when providers, tenants and limits can be read. No object is asked, so that a probe costs nothing.
+///
+/// # Errors
+/// 503 with the reason.
+pub(crate) fn check(env: &Env) -> Result<Response, EdgeError> {
+    read_settings(env)?;
+    respond::ok(&Health { status: "ok", version: env!("CARGO_PKG_VERSION") })
+}
+
+fn read_settings(env: &Env) -> Result<(), Refusal> {
+    let providers = settings::providers(env)?;
+    settings::tenants(env, &providers)?;
+    settings::limits(env)?;
+    Ok(())
+}

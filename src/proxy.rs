@@ -1,0 +1,121 @@
+//! Requests that go to a provider: admit first, then start. Nothing is sent upstream before the hold is placed, and only
+//! an object or the edge's driver sends it.
+
+use crate::caller::Caller;
+use crate::edge_driver;
+use crate::error::EdgeError;
+use crate::request_headers::RequestOptions;
+use crate::{ask, body};
+use holdfast_core::config::Provider;
+use holdfast_core::ids::{AttemptId, GenerationId, Identity, ReservationId};
+use holdfast_core::key::sha256_hex;
+use holdfast_core::policy::Owner;
+use holdfast_core::refusal::Refusal;
+use holdfast_core::request::{ChatRequest, Rewrite};
+use holdfast_core::tenant::{Admit, Admitted};
+use holdfast_core::wire::{GenerationCall, TenantCall, TenantReply};
+use holdfast_objects::rpc::Answer;
+use holdfast_objects::settings;
+use uuid::Uuid;
+use worker::{Context, Env, Request, Response};
+
+/// Path of Chat Completions, here and at the provider.
+pub(crate) const CHAT_COMPLETIONS: &str = "/v1/chat/completions";
+
+/// `POST /v1/chat/completions`. Checked in this order: configuration, form of the key, headers, body; then what
+/// [`holdfast_core::tenant::admit`] checks.
+///
+/// # Errors
+/// Before admission nothing is held. After it, [`EdgeError::Unfinished`] names the generation.
+pub(crate) async fn chat_completions(
+    mut request: Request,
+    env: &Env,
+    context: &Context,
+) -> Result<Response, EdgeError> {
+    let (providers, limits) = (settings::providers(env)?, settings::limits(env)?);
+    let caller = Caller::of(env, &providers, request.headers())?;
+    let options = RequestOptions::of(request.headers())?;
+    let body = body::read_json(&mut request, limits.body_max_bytes).await?;
+    let chat = ChatRequest::parse(&body)?;
+
+    let call = TenantCall::Admit(Box::new(admission(&caller, options, &chat, &body)));
+    #[cfg(feature = "test-hooks")]
+    crate::test_hooks::lose_first_reply(&request, env, &caller.tenant, &call).await;
+    let admitted = admit(env, &caller, &call).await?;
+
+    #[cfg(feature = "test-hooks")]
+    crate::test_hooks::stop_after_admit(&request)?;
+    let identity = admitted.identity.clone();
+    let started = start(&request, env, context, &providers, &chat, admitted).await;
+    started.map_err(|refusal| EdgeError::Unfinished { refusal, identity: Box::new(identity) })
+}
+
+/// The facts that admission needs. The ids are minted here, once: a repeated Admit carries the same.
+fn admission(caller: &Caller, options: RequestOptions, chat: &ChatRequest<'_>, body: &[u8]) -> Admit {
+    Admit {
+        identity: Identity {
+            tenant: caller.tenant.clone(),
+            generation: GenerationId::from_random(random_bits()),
+            reservation: ReservationId::from_random(random_bits()),
+        },
+        attempt: AttemptId::from_random(random_bits()),
+        key: caller.key.clone(),
+        path: CHAT_COMPLETIONS.into(),
+        model: chat.model().into(),
+        streaming: chat.stream(),
+        include_usage: chat.include_usage(),
+        max_output_tokens: chat.max_output_tokens(),
+        choices: u32::try_from(chat.n()).unwrap_or(u32::MAX),
+        body_bytes: u64::try_from(body.len()).unwrap_or(u64::MAX),
+        fingerprint: sha256_hex(&[CHAT_COMPLETIONS.as_bytes(), body]),
+        headers: options.routing,
+        on_disconnect: options.on_disconnect,
+        idempotency_key: options.idempotency_key,
+    }
+}
+
+fn random_bits() -> [u8; 16] {
+    Uuid::new_v4().into_bytes()
+}
+
+async fn admit(env: &Env, caller: &Caller, call: &TenantCall) -> Result<Box<Admitted>, Refusal> {
+    match ask::tenant(env, &caller.tenant, call).await? {
+        TenantReply::Admitted(admitted) => Ok(admitted),
+        _ => Err(ask::unexpected()),
+    }
+}
+
+/// Starts the generation, or joins it: a Start that is repeated never calls the provider again. It carries the body in
+/// either case, so that a generation whose first request died before its Start is healed.
+async fn start(
+    request: &Request,
+    env: &Env,
+    context: &Context,
+    providers: &[Provider],
+    chat: &ChatRequest<'_>,
+    admitted: Box<Admitted>,
+) -> Result<Response, Refusal> {
+    let provider = providers.iter().find(|provider| provider.name == admitted.terms.provider);
+    let provider = provider.ok_or_else(|| Refusal::Unavailable {
+        what: format!("provider `{}` is not configured", admitted.terms.provider),
+    })?;
+    let upstream_body = chat.rewrite(&Rewrite {
+        max_output_tokens: Some(admitted.terms.max_output_tokens),
+        field_if_absent: &provider.max_tokens_field,
+        include_usage: admitted.terms.strip_usage || chat.include_usage(),
+    });
+    match admitted.terms.owner {
+        Owner::Object => start_object(env, *admitted, &upstream_body).await,
+        Owner::Edge => edge_driver::run(env, context, request, provider, *admitted, upstream_body).await,
+    }
+}
+
+/// The object's answer is the client's answer. It is handed on as it is, so that the platform moves the bytes.
+async fn start_object(env: &Env, admitted: Admitted, upstream_body: &[u8]) -> Result<Response, Refusal> {
+    let Admitted { identity, attempt, terms, .. } = admitted;
+    let call = GenerationCall::Start { identity: identity.clone(), attempt, terms: Box::new(terms) };
+    match ask::generation(env, &identity, &call, upstream_body).await? {
+        Answer::ForClient(response) => Ok(response),
+        Answer::Reply(_) => Err(ask::unexpected()),
+    }
+}

@@ -1,0 +1,242 @@
+//! Answers. The only place that names status codes.
+
+use crate::error::EdgeError;
+use holdfast_core::dialect::{Dialect, error_envelope};
+use holdfast_core::ids::Identity;
+use holdfast_core::refusal::Refusal;
+use serde::Serialize;
+use worker::{Headers, Response};
+
+/// When to try again after a refusal that may pass, in seconds. Slots come free within seconds; SDKs back off by
+/// themselves from here.
+const RETRY_AFTER_S: &str = "1";
+
+const JSON: &str = "application/json";
+const PROBLEM_JSON: &str = "application/problem+json";
+
+/// How an error is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorForm {
+    /// RFC 9457, on Holdfast's own routes.
+    Problem,
+    /// The provider's own envelope, on proxied routes, so that SDKs raise what they should.
+    Envelope(Dialect),
+}
+
+/// An answer as plain data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Answer {
+    status: u16,
+    headers: Vec<(&'static str, String)>,
+    body: Vec<u8>,
+}
+
+/// Answers 200 with a JSON document.
+///
+/// # Errors
+/// [`EdgeError::Internal`] when it does not serialize.
+pub(crate) fn ok<T: Serialize>(document: &T) -> Result<Response, EdgeError> {
+    json(200, document)
+}
+
+/// Answers 202 with a JSON document: it was recorded and is not done yet.
+///
+/// # Errors
+/// [`EdgeError::Internal`] when it does not serialize.
+pub(crate) fn accepted<T: Serialize>(document: &T) -> Result<Response, EdgeError> {
+    json(202, document)
+}
+
+/// Answers with an error.
+pub(crate) fn error(form: ErrorForm, error: &EdgeError) -> Response {
+    into_response(error_answer(form, error))
+}
+
+fn json<T: Serialize>(status: u16, document: &T) -> Result<Response, EdgeError> {
+    let body = serde_json::to_vec(document).map_err(|_| EdgeError::Internal)?;
+    Ok(into_response(Answer { status, headers: vec![("content-type", JSON.into())], body }))
+}
+
+fn error_answer(form: ErrorForm, error: &EdgeError) -> Answer {
+    let status = status_of(error);
+    let (content_type, body) = match form {
+        ErrorForm::Problem => (PROBLEM_JSON, problem(status, error)),
+        ErrorForm::Envelope(dialect) => (JSON, error_envelope(dialect, status, error.code(), &error.message())),
+    };
+    let mut headers = vec![("content-type", content_type.to_owned())];
+    headers.extend(extra_headers(status, error));
+    Answer { status, headers, body }
+}
+
+const fn status_of(error: &EdgeError) -> u16 {
+    match error {
+        EdgeError::Running => 202,
+        EdgeError::InvalidRequest { .. } | EdgeError::InvalidIdempotencyKey | EdgeError::InvalidCursor => 400,
+        EdgeError::UnknownPath => 404,
+        EdgeError::MethodNotAllowed { .. } => 405,
+        EdgeError::BeyondEnd { .. } => 409,
+        EdgeError::ContentDeleted => 410,
+        EdgeError::BodyTooLarge { .. } => 413,
+        EdgeError::UnsupportedMediaType { .. } => 415,
+        EdgeError::Refused(refusal) | EdgeError::Unfinished { refusal, .. } => status_of_refusal(refusal),
+        EdgeError::Internal => 500,
+    }
+}
+
+const fn status_of_refusal(refusal: &Refusal) -> u16 {
+    match refusal {
+        Refusal::ModelNotPriced { .. } | Refusal::OverrideNotAllowed | Refusal::AmountOutOfRange => 400,
+        Refusal::InvalidKey => 401,
+        Refusal::BudgetExhausted => 402,
+        Refusal::NoRoute | Refusal::NotFound => 404,
+        Refusal::IdentityConflict
+        | Refusal::NeverStarted
+        | Refusal::StaleEpoch { .. }
+        | Refusal::WrongState { .. }
+        | Refusal::PostingConflict
+        | Refusal::AlreadyResolved => 409,
+        Refusal::IdempotencyKeyReused => 422,
+        Refusal::ConcurrencyExceeded { .. } | Refusal::TooManyReaders => 429,
+        Refusal::Unavailable { .. } => 503,
+    }
+}
+
+fn extra_headers(status: u16, error: &EdgeError) -> Vec<(&'static str, String)> {
+    let mut headers = Vec::new();
+    if matches!(status, 202 | 429 | 503) {
+        headers.push(("retry-after", RETRY_AFTER_S.to_owned()));
+    }
+    match error {
+        EdgeError::Refused(Refusal::InvalidKey) => headers.push(("www-authenticate", "Bearer".into())),
+        EdgeError::MethodNotAllowed { allow } => headers.push(("allow", (*allow).into())),
+        EdgeError::Unfinished { identity, .. } => headers.extend(identity_headers(identity)),
+        _ => {}
+    }
+    headers
+}
+
+/// What a client finds its generation by.
+fn identity_headers(identity: &Identity) -> [(&'static str, String); 3] {
+    [
+        ("x-generation-id", identity.generation.to_string()),
+        ("x-reservation-id", identity.reservation.to_string()),
+        ("location", format!("/v1/generations/{}", identity.generation)),
+    ]
+}
+
+/// A problem document (RFC 9457). It has no `instance` and echoes nothing of the request, so unknown and foreign ids
+/// get the same bytes.
+#[derive(Serialize)]
+struct Problem<'a> {
+    r#type: String,
+    title: String,
+    status: u16,
+    detail: String,
+    code: &'a str,
+    retryable: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log_length: Option<u64>,
+}
+
+fn problem(status: u16, error: &EdgeError) -> Vec<u8> {
+    let code = error.code();
+    let document = Problem {
+        r#type: format!("https://holdfast.dev/problems/{code}"),
+        title: title(code),
+        status,
+        detail: error.message(),
+        code,
+        retryable: error.retryable(),
+        log_length: match error {
+            EdgeError::BeyondEnd { log_length } => Some(*log_length),
+            _ => None,
+        },
+    };
+    // Text and numbers always serialize.
+    serde_json::to_vec(&document).unwrap_or_default()
+}
+
+/// `not_found` becomes `Not found`.
+fn title(code: &str) -> String {
+    let words = code.replace('_', " ").replace("api", "API");
+    let mut letters = words.chars();
+    letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect()
+}
+
+fn into_response(answer: Answer) -> Response {
+    let headers = Headers::new();
+    let own = [("cache-control", "no-store".to_owned()), ("x-content-type-options", "nosniff".to_owned())];
+    for (name, value) in answer.headers.iter().chain(&own) {
+        if let Err(error) = headers.set(name, value) {
+            worker::console_error!("header {name} was left out: {error}");
+        }
+    }
+    Response::builder().with_status(answer.status).with_headers(headers).fixed(answer.body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_core::ids::{GenerationId, ReservationId, TenantId};
+
+    fn text(error: &EdgeError) -> String {
+        String::from_utf8(error_answer(ErrorForm::Problem, error).body).unwrap()
+    }
+
+    fn header<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
+        answer.headers.iter().find(|(found, _)| *found == name).map(|(_, value)| value.as_str())
+    }
+
+    #[test]
+    fn problems_are_written_as_documented() {
+        assert_eq!(
+            text(&Refusal::NotFound.into()),
+            r#"{"type":"https://holdfast.dev/problems/not_found","title":"Not found","status":404,"detail":"No such generation.","code":"not_found","retryable":false}"#
+        );
+        assert_eq!(
+            text(&EdgeError::BeyondEnd { log_length: 7 }),
+            r#"{"type":"https://holdfast.dev/problems/beyond_end","title":"Beyond end","status":409,"detail":"The log ends at byte 7, before this offset.","code":"beyond_end","retryable":false,"log_length":7}"#
+        );
+        assert_eq!(title("invalid_api_key"), "Invalid API key");
+    }
+
+    #[test]
+    fn refusals_that_may_pass_say_when_to_try_again() {
+        let concurrency = EdgeError::from(Refusal::ConcurrencyExceeded { limit: 3 });
+        let unavailable = EdgeError::from(Refusal::Unavailable { what: "x".into() });
+        for (error, status) in [(concurrency, 429), (unavailable, 503), (EdgeError::Running, 202)] {
+            for form in [ErrorForm::Problem, ErrorForm::Envelope(Dialect::OpenaiChat)] {
+                let answer = error_answer(form, &error);
+                assert_eq!((answer.status, header(&answer, "retry-after")), (status, Some("1")));
+            }
+            assert!(error.retryable());
+        }
+        let exhausted = error_answer(ErrorForm::Problem, &Refusal::BudgetExhausted.into());
+        assert_eq!(header(&exhausted, "retry-after"), None);
+    }
+
+    #[test]
+    fn proxied_routes_answer_in_the_dialect() {
+        let answer = error_answer(ErrorForm::Envelope(Dialect::OpenaiChat), &Refusal::InvalidKey.into());
+        assert_eq!((answer.status, header(&answer, "content-type")), (401, Some("application/json")));
+        assert_eq!(header(&answer, "www-authenticate"), Some("Bearer"));
+        let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(body["error"]["code"], "invalid_api_key");
+        assert_eq!(body["error"]["param"], serde_json::Value::Null);
+    }
+
+    #[test]
+    fn what_was_admitted_can_be_looked_up() {
+        let generation = GenerationId::from_random([1; 16]);
+        let identity = Identity {
+            tenant: TenantId::parse("acme").unwrap(),
+            generation: generation.clone(),
+            reservation: ReservationId::from_random([2; 16]),
+        };
+        let refusal = Refusal::Unavailable { what: "the generation object could not be reached".into() };
+        let error = EdgeError::Unfinished { refusal, identity: Box::new(identity) };
+        let answer = error_answer(ErrorForm::Envelope(Dialect::OpenaiChat), &error);
+        assert_eq!((answer.status, header(&answer, "x-generation-id")), (503, Some(generation.as_str())));
+        assert_eq!(header(&answer, "location"), Some(format!("/v1/generations/{generation}").as_str()));
+    }
+}

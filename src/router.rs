@@ -1,0 +1,200 @@
+//! Which handler takes a request.
+
+use crate::error::EdgeError;
+use crate::respond::{self, ErrorForm};
+use crate::{balance, generations, healthz, proxy};
+use futures::FutureExt;
+use holdfast_core::dialect::Dialect;
+use std::panic::AssertUnwindSafe;
+use worker::{Context, Env, Request, Response};
+
+/// Name of the binding of the static assets.
+const ASSETS: &str = "ASSETS";
+
+/// Below these, nothing is a static asset.
+const API_PREFIXES: [&str; 2] = ["/v1/", "/__test/"];
+
+/// A path that has a handler. Ids are as the caller wrote them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Endpoint<'a> {
+    Balance,
+    ChatCompletions,
+    FindGenerations,
+    Generation(&'a str),
+    GenerationCancel(&'a str),
+    GenerationResult(&'a str),
+    GenerationStream(&'a str),
+    Healthz,
+    #[cfg(feature = "test-hooks")]
+    TestPanic,
+    #[cfg(feature = "test-hooks")]
+    TestPanicObject(&'a str),
+}
+
+/// Where a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Destination<'a> {
+    Endpoint(Endpoint<'a>),
+    WrongMethod(Endpoint<'a>),
+    Asset,
+    Nowhere,
+}
+
+impl<'a> Endpoint<'a> {
+    fn at(path: &'a str) -> Option<Self> {
+        match path {
+            proxy::CHAT_COMPLETIONS => Some(Self::ChatCompletions),
+            "/v1/balance" => Some(Self::Balance),
+            "/v1/generations" => Some(Self::FindGenerations),
+            "/healthz" => Some(Self::Healthz),
+            #[cfg(feature = "test-hooks")]
+            "/__test/panic" => Some(Self::TestPanic),
+            _ => Self::with_id(path),
+        }
+    }
+
+    fn with_id(path: &'a str) -> Option<Self> {
+        #[cfg(feature = "test-hooks")]
+        if let Some(id) = path.strip_prefix("/__test/panic-object/") {
+            return Some(Self::TestPanicObject(id));
+        }
+        let rest = path.strip_prefix("/v1/generations/")?;
+        match rest.split_once('/') {
+            None => Some(Self::Generation(rest)),
+            Some((id, "cancel")) => Some(Self::GenerationCancel(id)),
+            Some((id, "result")) => Some(Self::GenerationResult(id)),
+            Some((id, "stream")) => Some(Self::GenerationStream(id)),
+            Some(_) => None,
+        }
+    }
+
+    const fn method(self) -> &'static str {
+        match self {
+            Self::ChatCompletions | Self::GenerationCancel(_) => "POST",
+            #[cfg(feature = "test-hooks")]
+            Self::TestPanic | Self::TestPanicObject(_) => "POST",
+            _ => "GET",
+        }
+    }
+}
+
+impl<'a> Destination<'a> {
+    fn of(method: &str, path: &'a str) -> Self {
+        match Endpoint::at(path) {
+            Some(endpoint) if endpoint.method() == method => Self::Endpoint(endpoint),
+            Some(endpoint) => Self::WrongMethod(endpoint),
+            None if API_PREFIXES.iter().any(|prefix| path.starts_with(prefix)) => Self::Nowhere,
+            None if matches!(method, "GET" | "HEAD") => Self::Asset,
+            None => Self::Nowhere,
+        }
+    }
+
+    const fn error_form(self) -> ErrorForm {
+        match self {
+            Self::Endpoint(Endpoint::ChatCompletions) | Self::WrongMethod(Endpoint::ChatCompletions) => {
+                ErrorForm::Envelope(Dialect::OpenaiChat)
+            }
+            _ => ErrorForm::Problem,
+        }
+    }
+}
+
+/// Serves a request. Errors and panics become responses.
+pub(crate) async fn handle(request: Request, env: &Env, context: &Context) -> Response {
+    // Not `Request::method`: it takes a method that it does not know for GET.
+    let (method, path) = (request.inner().method(), request.path());
+    let destination = Destination::of(&method, &path);
+    let served = AssertUnwindSafe(dispatch(destination, request, env, context)).catch_unwind().await;
+    let answer = served.unwrap_or(Err(EdgeError::Internal));
+    answer.unwrap_or_else(|error| respond::error(destination.error_form(), &error))
+}
+
+async fn dispatch(
+    destination: Destination<'_>,
+    request: Request,
+    env: &Env,
+    context: &Context,
+) -> Result<Response, EdgeError> {
+    match destination {
+        Destination::Endpoint(endpoint) => serve(endpoint, request, env, context).await,
+        Destination::WrongMethod(endpoint) => Err(EdgeError::MethodNotAllowed { allow: endpoint.method() }),
+        Destination::Asset => asset(request, env).await,
+        Destination::Nowhere => Err(EdgeError::UnknownPath),
+    }
+}
+
+async fn serve(endpoint: Endpoint<'_>, request: Request, env: &Env, context: &Context) -> Result<Response, EdgeError> {
+    match endpoint {
+        Endpoint::Balance => balance::show(&request, env).await,
+        Endpoint::ChatCompletions => proxy::chat_completions(request, env, context).await,
+        Endpoint::FindGenerations => generations::find(&request, env).await,
+        Endpoint::Generation(id) => generations::show(&request, env, id).await,
+        Endpoint::GenerationCancel(id) => generations::cancel(&request, env, id).await,
+        Endpoint::GenerationResult(id) => generations::result(&request, env, id).await,
+        Endpoint::GenerationStream(id) => generations::stream(&request, env, id).await,
+        Endpoint::Healthz => healthz::check(env),
+        #[cfg(feature = "test-hooks")]
+        Endpoint::TestPanic => crate::test_hooks::panic_here(),
+        #[cfg(feature = "test-hooks")]
+        Endpoint::TestPanicObject(id) => crate::test_hooks::panic_object(&request, env, id).await,
+    }
+}
+
+async fn asset(request: Request, env: &Env) -> Result<Response, EdgeError> {
+    let assets = env.assets(ASSETS).map_err(|_| EdgeError::UnknownPath)?;
+    Ok(assets.fetch_request(request).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_methods() {
+        use Destination::{Asset, Nowhere, WrongMethod};
+        let to = Destination::Endpoint;
+        for (method, path, expected) in [
+            ("POST", "/v1/chat/completions", to(Endpoint::ChatCompletions)),
+            ("GET", "/v1/chat/completions", WrongMethod(Endpoint::ChatCompletions)),
+            ("POST", "/v1/chat/completions/", Nowhere),
+            ("GET", "/v1/generations", to(Endpoint::FindGenerations)),
+            ("POST", "/v1/generations", WrongMethod(Endpoint::FindGenerations)),
+            ("GET", "/v1/generations/", to(Endpoint::Generation(""))),
+            ("GET", "/v1/generations/gen_1", to(Endpoint::Generation("gen_1"))),
+            ("HEAD", "/v1/generations/gen_1", WrongMethod(Endpoint::Generation("gen_1"))),
+            ("GET", "/v1/generations/gen_1/stream", to(Endpoint::GenerationStream("gen_1"))),
+            ("GET", "/v1/generations/gen_1/result", to(Endpoint::GenerationResult("gen_1"))),
+            ("POST", "/v1/generations/gen_1/cancel", to(Endpoint::GenerationCancel("gen_1"))),
+            ("GET", "/v1/generations/gen_1/cancel", WrongMethod(Endpoint::GenerationCancel("gen_1"))),
+            ("GET", "/v1/generations/gen_1/other", Nowhere),
+            ("GET", "/v1/generations/gen_1/stream/x", Nowhere),
+            ("GET", "/v1/balance", to(Endpoint::Balance)),
+            ("DELETE", "/v1/balance", WrongMethod(Endpoint::Balance)),
+            ("GET", "/healthz", to(Endpoint::Healthz)),
+            ("GET", "/v1/unknown", Nowhere),
+            ("GET", "/", Asset),
+            ("HEAD", "/demo.js", Asset),
+            ("GET", "/v1", Asset),
+            ("POST", "/", Nowhere),
+            ("PROPFIND", "/", Nowhere),
+        ] {
+            assert_eq!(Destination::of(method, path), expected, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn only_proxied_paths_answer_in_an_envelope() {
+        let form = |method, path| Destination::of(method, path).error_form();
+        assert_eq!(form("POST", "/v1/chat/completions"), ErrorForm::Envelope(Dialect::OpenaiChat));
+        assert_eq!(form("GET", "/v1/chat/completions"), ErrorForm::Envelope(Dialect::OpenaiChat));
+        assert_eq!(form("GET", "/v1/balance"), ErrorForm::Problem);
+        assert_eq!(form("POST", "/v1/other"), ErrorForm::Problem);
+    }
+
+    #[cfg(not(feature = "test-hooks"))]
+    #[test]
+    fn test_hooks_are_compiled_out() {
+        assert_eq!(Destination::of("POST", "/__test/panic"), Destination::Nowhere);
+        assert_eq!(Destination::of("POST", "/__test/panic-object/gen_1"), Destination::Nowhere);
+    }
+}
