@@ -107,14 +107,14 @@ pub fn has_table(sql: &SqlStorage, name: &str) -> Result<bool> {
 }
 
 /// Runs `body` as one storage transaction: an error rolls everything back. (Statements of one turn are committed
-/// together anyway, but an error in the middle would leave the first ones.)
+/// together anyway, but an error in the middle would leave the first ones.) So does a panic.
 ///
 /// # Errors
 /// The error of `body`, after the rollback.
 pub fn transaction<T: 'static>(storage: &Storage, body: impl FnOnce() -> Result<T> + 'static) -> Result<T> {
     let outcome = std::rc::Rc::new(std::cell::RefCell::new(None));
     let slot = outcome.clone();
-    let closure = Closure::once(move || -> std::result::Result<JsValue, JsValue> {
+    let closure = Closure::once_assert_unwind_safe(move || -> std::result::Result<JsValue, JsValue> {
         let result = body();
         let failed = result.is_err();
         *slot.borrow_mut() = Some(result);

@@ -209,10 +209,8 @@ fn terms(context: &AdmitContext<'_>, admit: &Admit) -> Result<Terms, Refusal> {
         .find(|provider| provider.name == route.provider)
         .ok_or_else(|| Refusal::Unavailable { what: format!("provider `{}` is not configured", route.provider) })?;
     let on_disconnect = resolve_policy(route, admit)?;
-    let price = provider
-        .prices
-        .price_of(&admit.model)
-        .ok_or_else(|| Refusal::ModelNotPriced { model: admit.model.clone() })?;
+    let price =
+        provider.prices.price_of(&admit.model).ok_or_else(|| Refusal::ModelNotPriced { model: admit.model.clone() })?;
     let max_output_tokens =
         admit.max_output_tokens.map_or(route.max_output_tokens, |wanted| wanted.min(route.max_output_tokens));
     let output_bound_tokens = max_output_tokens.saturating_mul(u64::from(admit.choices.max(1)));

@@ -151,11 +151,7 @@ fn post(tenant: &TenantState, posting: Posting, hold: Micros, now: UnixMillis) -
 ///
 /// # Errors
 /// [`Refusal::AmountOutOfRange`] when a balance would leave its range.
-pub fn grant_up_to(
-    tenant: &TenantState,
-    configured: Micros,
-    now: UnixMillis,
-) -> Result<Option<PostedRows>, Refusal> {
+pub fn grant_up_to(tenant: &TenantState, configured: Micros, now: UnixMillis) -> Result<Option<PostedRows>, Refusal> {
     let missing = configured.saturating_minus(tenant.balances.granted);
     if missing == Micros::ZERO {
         return Ok(None);

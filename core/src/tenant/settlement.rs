@@ -106,8 +106,10 @@ fn period_after(period: &PeriodState, posting: &Posting, hold: Micros) -> Result
 }
 
 fn key_after(context: &SettleContext<'_>, hold: &Hold, posting: &Posting, now: UnixMillis) -> KeyAfter {
-    // A key that was forgotten may belong to a later generation by now: that one's row is not ours to touch.
-    match context.idempotency.filter(|row| row.identity == hold.identity) {
+    // A key that was forgotten may belong to a later generation by now: that one's row is not ours to touch. And the
+    // resolution alone starts the time: an overage that comes late must not bring a forgotten key back.
+    let ours = |row: &&IdempotencyRow| posting.kind.resolves_hold() && row.identity == hold.identity;
+    match context.idempotency.filter(ours) {
         None => KeyAfter::Unchanged,
         Some(_) if posting.reason == ReasonCode::NeverStarted => KeyAfter::Freed,
         Some(row) => KeyAfter::Expires(IdempotencyRow {

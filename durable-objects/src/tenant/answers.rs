@@ -1,8 +1,9 @@
-//! The answer to each call: load rows, apply the rules, store the rows of the transition. Nothing here waits, so no
-//! other call comes between load and store.
+//! The answer to each call: load rows, apply the rules, store the rows of the transition. Nothing waits between load
+//! and store, so no other call comes between.
 
 use super::account::Account;
-use super::{Failure, TenantObject};
+use super::{Failure, Tenant};
+use crate::clock;
 use holdfast_core::ids::GenerationId;
 use holdfast_core::ledger::Posting;
 use holdfast_core::refusal::Refusal;
@@ -21,9 +22,22 @@ pub(super) const FORGET_MAX: u32 = 20;
 
 type Answer = Result<TenantReply, Failure>;
 
-impl TenantObject {
+impl Tenant {
+    /// Answers a call, and sees to it that the alarm stands.
+    pub(super) async fn answer(&self, call: TenantCall) -> Answer {
+        // Before anything is read or written: a guessed tenant name or key leaves no trace.
+        self.check_key(&call)?;
+        self.wake.load().await?;
+        // From here to the armed alarm nothing waits, so rows and alarm are stored together.
+        let answer = self.apply(call, clock::now());
+        if let Some(due) = self.store.earliest_due()? {
+            self.wake.no_later_than(due, clock::now()).await?;
+        }
+        answer
+    }
+
     /// Refuses a call whose key is not this tenant's. Postings come from a generation, which has no key.
-    pub(super) fn check_key(&self, call: &TenantCall) -> Result<(), Failure> {
+    fn check_key(&self, call: &TenantCall) -> Result<(), Failure> {
         let key = match call {
             TenantCall::Admit(admit) => &admit.key,
             TenantCall::Authenticate { key, .. }
@@ -35,7 +49,7 @@ impl TenantObject {
     }
 
     /// Answers a call whose key was checked.
-    pub(super) fn apply(&self, call: TenantCall, now: UnixMillis) -> Answer {
+    fn apply(&self, call: TenantCall, now: UnixMillis) -> Answer {
         match call {
             TenantCall::Admit(admit) => self.admit(&admit, now),
             TenantCall::Authenticate { generation, .. } => self.authenticate(generation.as_ref()),

@@ -2,7 +2,7 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | `object` | reads a call, asks for the answer, replies |
+//! | `object` | the platform's side: reads a call, replies; rings |
 //! | `answers` | one function per call: load rows, apply the rules of [`holdfast_core::tenant`], store rows |
 //! | `account` | the tenant as configured, read once |
 //! | `store`, `schema` | rows in SQLite |
@@ -19,8 +19,27 @@ mod wake;
 
 pub use object::TenantObject;
 
+use account::Settings;
 use holdfast_core::refusal::Refusal;
-use worker::Error;
+use store::Store;
+use wake::Wake;
+use worker::{Env, Error, State};
+
+/// The parts of the object. No borrow of theirs outlives a step, and rows are never kept in memory.
+#[derive(Debug)]
+struct Tenant {
+    env: Env,
+    store: Store,
+    settings: Settings,
+    wake: Wake,
+}
+
+impl Tenant {
+    fn new(state: &State, env: Env) -> Self {
+        let settings = Settings::new(state.id().name());
+        Self { env, store: Store::new(state.storage()), settings, wake: Wake::new(state.storage()) }
+    }
+}
 
 /// Why a call has no positive answer.
 #[derive(Debug)]

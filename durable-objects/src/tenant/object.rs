@@ -1,32 +1,28 @@
-//! The TenantObject.
+//! The platform's side of the TenantObject.
 #![allow(missing_docs, reason = "the object macro generates undocumented items")]
 
-use super::Failure;
-use super::account::Settings;
-use super::store::Store;
-use super::wake::Wake;
-use crate::{clock, rpc};
+use super::{Failure, Tenant};
+use crate::rpc;
 use holdfast_core::wire::{TenantCall, TenantReply};
+use std::panic::AssertUnwindSafe;
 use worker::{DurableObject, Env, Request, Response, Result, State, durable_object};
 
 /// One tenant. Its name is the tenant's id. The rules are in [`holdfast_core::tenant`].
 #[durable_object(alarm)]
 pub struct TenantObject {
-    pub(super) env: Env,
-    pub(super) store: Store,
-    pub(super) settings: Settings,
-    pub(super) wake: Wake,
+    // After a panic in one call the others go on. What they share in memory are caches, each written in one step; the
+    // rows of the call that panicked were rolled back.
+    tenant: AssertUnwindSafe<Tenant>,
 }
 
 impl DurableObject for TenantObject {
     fn new(state: State, env: Env) -> Self {
-        let settings = Settings::new(state.id().name());
-        Self { env, store: Store::new(state.storage()), settings, wake: Wake::new(state.storage()) }
+        Self { tenant: AssertUnwindSafe(Tenant::new(&state, env)) }
     }
 
     async fn fetch(&self, mut request: Request) -> Result<Response> {
         let (call, _) = rpc::read_call::<TenantCall>(&mut request).await?;
-        match self.answer(call).await {
+        match self.tenant.answer(call).await {
             Ok(reply) => rpc::reply(&reply),
             Err(Failure::Refused(refusal)) => rpc::reply(&TenantReply::Refused { refusal }),
             Err(Failure::Broken(error)) => Err(error),
@@ -35,23 +31,9 @@ impl DurableObject for TenantObject {
 
     /// Never fails: a platform that sees an alarm fail six times forgets it.
     async fn alarm(&self) -> Result<Response> {
-        if let Err(error) = self.sweep().await {
+        if let Err(error) = self.tenant.sweep().await {
             worker::console_error!("tenant sweep failed: {error}");
         }
         Response::empty()
-    }
-}
-
-impl TenantObject {
-    async fn answer(&self, call: TenantCall) -> core::result::Result<TenantReply, Failure> {
-        // Before anything is read or written: a guessed tenant name or key leaves no trace.
-        self.check_key(&call)?;
-        self.wake.load().await?;
-        // From here to the armed alarm nothing waits, so rows and alarm are stored together.
-        let answer = self.apply(call, clock::now());
-        if let Some(due) = self.store.earliest_due()? {
-            self.wake.no_later_than(due, clock::now()).await?;
-        }
-        answer
     }
 }

@@ -1,7 +1,7 @@
 //! What the alarm does: ask the generations of overdue holds what became of them. A hold is resolved only by the posting
 //! that its generation authors; the answer to the question decides nothing here but when to ask again.
 
-use super::TenantObject;
+use super::Tenant;
 use super::answers::FORGET_MAX;
 use crate::clock;
 use crate::rpc::{self, Answer};
@@ -20,7 +20,7 @@ const ANSWER_TIMEOUT_MS: u64 = 10_000;
 /// When a generation that did not answer is asked again, and when a run that died is made up for.
 const RETRY_MS: u64 = 60_000;
 
-impl TenantObject {
+impl Tenant {
     /// One bounded run. The next alarm stands before any work is done.
     pub(super) async fn sweep(&self) -> Result<()> {
         let now = clock::now();

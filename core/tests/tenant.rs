@@ -1,0 +1,282 @@
+//! The tenant aggregate: who may run, what is held, what is spent. Numbers are those of the invariants in the crate's
+//! documentation.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "tenant/model.rs"]
+mod model;
+#[path = "tenant/world.rs"]
+mod world;
+
+use holdfast_core::ids::{AttemptId, TenantId};
+use holdfast_core::key::KeyDigest;
+use holdfast_core::ledger::{Posting, PostingKind, ReasonCode};
+use holdfast_core::policy::OnDisconnect;
+use holdfast_core::refusal::Refusal;
+use holdfast_core::tenant::{Admit, HoldState, due_after_start, key_is_valid};
+use holdfast_core::time::UnixMillis;
+use holdfast_core::view::BalanceView;
+use world::{PATH, START, World, config, identity, micros, posting, request};
+
+const ROUTE: &str = r#"{"name":"r","provider":"p","max_output_tokens":10}"#;
+
+fn world() -> World {
+    World::new(config(1_000, 1_000, 4, ROUTE))
+}
+
+fn settled(n: u8, amount: u64) -> Posting {
+    posting(n, PostingKind::Settle, amount, ReasonCode::CompletedExact)
+}
+
+fn released(n: u8, amount: u64, reason: ReasonCode) -> Posting {
+    posting(n, PostingKind::Release, amount, reason)
+}
+
+fn with_key(key: &str, call: Admit) -> Admit {
+    Admit { idempotency_key: Some(key.into()), ..call }
+}
+
+/// Everything that can be wrong is wrong; each repair shows the refusal that was hidden behind the one before.
+#[test]
+fn refusals_of_an_admission_stand_in_their_order() {
+    let routes = r#"{"name":"r","match":{"path":"/v1/chat/completions"},"provider":"p","allow_override":false,
+                     "max_output_tokens":10}"#;
+    let mut world = World::new(config(100, 60, 1, routes));
+    world.admit(&with_key("again", request(1, 20)), START).unwrap();
+    let providers = std::mem::take(&mut world.providers);
+    let mut call = with_key("again", request(1, 500));
+    call.key = KeyDigest("b-digest".into());
+    call.identity.tenant = TenantId::parse("other").unwrap();
+    call.model = "unknown".into();
+    call.on_disconnect = Some(OnDisconnect::Detach);
+
+    type Repair = fn(&mut World, &mut Admit);
+    let ladder: [(Refusal, Repair); 12] = [
+        (Refusal::InvalidKey, |_, call| call.key = KeyDigest(world::KEY.into())),
+        (Refusal::InvalidKey, |_, call| call.identity.tenant = TenantId::parse("t").unwrap()),
+        (Refusal::IdentityConflict, |_, call| call.identity = identity(2)),
+        (Refusal::IdempotencyKeyReused, |_, call| {
+            call.idempotency_key = None;
+            call.path = "/v1/elsewhere".into();
+        }),
+        (Refusal::NoRoute, |_, call| call.path = PATH.into()),
+        (Refusal::Unavailable { what: "provider `p` is not configured".into() }, |world, _| {
+            world.providers = world::providers();
+        }),
+        (Refusal::OverrideNotAllowed, |_, call| call.on_disconnect = Some(OnDisconnect::Cancel)),
+        (Refusal::ModelNotPriced { model: "unknown".into() }, |_, call| call.model = "priceless".into()),
+        (Refusal::AmountOutOfRange, |_, call| call.model = "m".into()),
+        (Refusal::BudgetExhausted, |_, call| call.body_bytes = 21), // 70 of 100 are available
+        (Refusal::BudgetExhausted, |_, call| call.body_bytes = 20), // 30 of 60 are left in the period
+        (Refusal::ConcurrencyExceeded { limit: 1 }, |world, _| world.config.concurrency = 2),
+    ];
+    for (refusal, repair) in ladder {
+        let before = world.clone();
+        assert_eq!(world.admit(&call, START), Err(refusal));
+        assert_eq!(world, before, "a refusal changes nothing");
+        repair(&mut world, &mut call);
+    }
+    assert_eq!(world.providers, providers);
+    assert_eq!(world.admit(&call, START).unwrap().identity, identity(2));
+    assert_eq!((world.tenant.balances.held, world.tenant.slots_in_use), (micros(60), 2));
+}
+
+#[test]
+fn refusals_of_a_posting_stand_in_their_order() {
+    let mut world = world();
+    world.admit(&request(1, 20), START).unwrap();
+    world.admit(&request(2, 20), START).unwrap();
+    assert_eq!(world.settle(&settled(1, 12), START), Ok(true));
+    let hold = world.postings.values().find(|posting| posting.kind == PostingKind::Hold).unwrap().clone();
+    let overage = |n, amount| posting(n, PostingKind::Overage, amount, ReasonCode::CompletedExact);
+    let of_nobody = Posting { reservation: None, ..settled(3, 1) };
+    let version_2 = |posting: Posting| Posting { id: posting.id.replace(":1:", ":2:"), ..posting };
+    let grant = posting(2, PostingKind::Grant, 5, ReasonCode::Granted);
+    let wrong = |state: &str| Refusal::WrongState { state: state.into() };
+    for (case, posting, refusal) in [
+        ("same id, other amount", settled(1, 13), Refusal::PostingConflict),
+        ("same id, other reservation", Posting { id: settled(1, 0).id, ..settled(9, 1) }, Refusal::PostingConflict),
+        ("no such hold", settled(9, 1), Refusal::NotFound),
+        ("no hold at all", of_nobody, Refusal::NotFound),
+        ("a hold of an unknown reservation", posting(9, PostingKind::Hold, 1, ReasonCode::Admitted), Refusal::NotFound),
+        ("a second hold", version_2(Posting { amount: micros(1), ..hold }), wrong("hold")),
+        ("credit from below", grant, wrong("grant")),
+        ("a second settlement", version_2(settled(1, 1)), Refusal::AlreadyResolved),
+        ("a release of what is settled", released(1, 30, ReasonCode::ProviderRefused), Refusal::AlreadyResolved),
+        ("a late settlement above the hold", version_2(settled(1, 31)), Refusal::AlreadyResolved),
+        ("an overage before its settlement", overage(2, 1), Refusal::AlreadyResolved),
+        ("a settlement above the hold", settled(2, 31), Refusal::AmountOutOfRange),
+        ("a release of less than the hold", released(2, 29, ReasonCode::ProviderRefused), Refusal::AmountOutOfRange),
+        ("a release of more than the hold", released(2, 31, ReasonCode::ProviderRefused), Refusal::AmountOutOfRange),
+        ("an overage that leaves the range", overage(1, (1 << 53) - 1), Refusal::AmountOutOfRange),
+    ] {
+        let before = world.clone();
+        assert_eq!(world.settle(&posting, START), Err(refusal), "{case}");
+        assert_eq!(world, before, "{case}: a refusal changes nothing");
+    }
+    assert_eq!(world.settle(&settled(1, 12), START), Ok(false), "same id, same content");
+    assert_eq!(world.settle(&overage(1, 7), START), Ok(true));
+    assert_eq!(world.settle(&settled(2, 30), START), Ok(true));
+    assert_eq!(world.tenant.balances.spent, micros(12 + 7 + 30));
+}
+
+#[test]
+fn only_whole_digests_of_the_tenant_are_keys() {
+    let mut config = config(1, 1, 1, ROUTE);
+    for (digest, valid) in
+        [(world::KEY, true), ("", false), ("a-diges", false), ("a-digestx", false), ("A-DIGEST", false)]
+    {
+        assert_eq!(key_is_valid(&config, &KeyDigest(digest.into())), valid, "{digest}");
+    }
+    config.keys.clear();
+    assert!(!key_is_valid(&config, &KeyDigest(String::new())), "no keys, no entry");
+}
+
+/// Invariant 8: the same ids are answered from what is recorded, also after the hold has ended.
+#[test]
+fn a_repeated_admit_holds_once() {
+    let mut world = world();
+    let call = request(1, 20);
+    let first = world.admit(&call, START).unwrap();
+    let before = world.clone();
+    let later = START.plus(5_000);
+    assert_eq!(world.admit(&call, later), Ok(first.clone()));
+    assert_eq!(
+        world.admit(&Admit { attempt: AttemptId::from_random([9; 16]), ..call.clone() }, later),
+        Ok(first.clone())
+    );
+    assert_eq!(world, before);
+    world.config.routes.clear();
+    world.settle(&settled(1, 3), START).unwrap();
+    assert_eq!(world.admit(&call, later), Ok(first), "what was admitted stays admitted under its terms");
+    let mixed = Admit {
+        identity: holdfast_core::ids::Identity { reservation: identity(2).reservation, ..identity(1) },
+        ..call
+    };
+    assert_eq!(world.admit(&mixed, later), Err(Refusal::IdentityConflict));
+}
+
+/// Invariant 8: a key joins while it stands, whatever became of its generation, and is free after that.
+#[test]
+fn an_idempotency_key_joins_conflicts_and_expires() {
+    let mut world = world();
+    world.admit(&with_key("k", request(1, 20)), START).unwrap();
+    let joined = world.admit(&with_key("k", request(2, 20)), START).unwrap();
+    assert_eq!((joined.identity, joined.joined), (identity(1), true));
+    assert_eq!(world.admit(&with_key("k", request(2, 30)), START), Err(Refusal::IdempotencyKeyReused));
+    assert_eq!(world.keys.values().next().unwrap().key(), "k");
+    let elsewhere = Admit { path: "/v1/other".into(), ..with_key("k", request(3, 30)) };
+    assert!(!world.admit(&elsewhere, START).unwrap().joined, "another path is another scope");
+    let far = START.plus(world.limits.idempotency_ms * 9);
+    assert!(world.admit(&with_key("k", request(4, 20)), far).unwrap().joined, "a key never expires under an open hold");
+
+    world.settle(&settled(1, 5), START).unwrap();
+    let end = START.plus(world.limits.idempotency_ms);
+    assert!(world.admit(&with_key("k", request(4, 20)), UnixMillis(end.0 - 1)).unwrap().joined);
+    let anew = world.admit(&with_key("k", request(5, 30)), end).unwrap();
+    assert_eq!((anew.identity, anew.joined), (identity(5), false), "an expired key takes any body");
+    let late = posting(1, PostingKind::Overage, 2, ReasonCode::CompletedExact);
+    assert_eq!(world.settle(&late, end), Ok(true));
+    assert_eq!(world.keys[&format!("{PATH} k")].expires_at, None, "a late posting leaves the new owner's key alone");
+}
+
+#[test]
+fn a_key_is_free_again_when_nothing_ever_ran_under_it() {
+    for (reason, free) in [(ReasonCode::NeverStarted, true), (ReasonCode::ProviderRefused, false)] {
+        let mut world = world();
+        world.admit(&with_key("k", request(1, 20)), START).unwrap();
+        world.settle(&released(1, 30, reason), START).unwrap();
+        assert_eq!(world.holds[&identity(1).reservation].state, HoldState::Released);
+        let again = world.admit(&with_key("k", request(2, 20)), START).unwrap();
+        assert_eq!(again.joined, !free, "{reason:?}");
+    }
+}
+
+#[test]
+fn terms_are_the_first_matching_route_within_its_caps() {
+    let routes = r#"{"name":"report","match":{"header":{"x-workload":"report"}},"provider":"p","on_disconnect":"detach"},
+        {"name":"quick","match":{"model":"mini*"},"provider":"p","owner":"edge","allow_override":false,"include_usage":false},
+        {"name":"rest","provider":"p","grace_ms":3000,"max_output_tokens":50}"#;
+    let terms = |change: fn(&mut Admit)| {
+        let mut call = request(1, 20);
+        change(&mut call);
+        World::new(config(1_000_000, 1_000_000, 4, routes)).admit(&call, START).unwrap().terms
+    };
+    let report = terms(|call| drop(call.headers.insert("x-workload".into(), "report".into())));
+    assert_eq!((report.route.as_str(), report.on_disconnect), ("report", OnDisconnect::Detach));
+    let quick = terms(|call| call.model = "mini-1".into());
+    assert_eq!((quick.route.as_str(), quick.strip_usage), ("quick", false), "usage is not asked for");
+    let rest = terms(|call| {
+        call.choices = 3;
+        call.max_output_tokens = None;
+        call.on_disconnect = Some(OnDisconnect::Detach);
+    });
+    assert_eq!((rest.route.as_str(), rest.on_disconnect, rest.grace_ms), ("rest", OnDisconnect::Detach, 3_000));
+    assert_eq!((rest.max_output_tokens, rest.output_bound_tokens, rest.hold), (50, 150, micros(170)));
+    assert!(rest.strip_usage, "the client did not ask for usage, the proxy does");
+    assert!(!terms(|call| call.include_usage = true).strip_usage);
+    assert!(!terms(|call| call.streaming = false).strip_usage);
+    assert_eq!(terms(|call| call.max_output_tokens = Some(5_000)).max_output_tokens, 50, "lowered to the route's cap");
+    assert_eq!(terms(|call| call.choices = 0).output_bound_tokens, 10, "at least one choice");
+}
+
+/// Raising the configured credit grants the difference once; lowering it takes nothing back.
+#[test]
+fn credit_is_granted_up_to_what_is_configured() {
+    let mut world = world();
+    for (configured, granted, grants) in [(1_000, 1_000, 1), (400, 1_000, 1), (1_500, 1_500, 2), (1_500, 1_500, 2)] {
+        world.config.grant_micros = micros(configured);
+        world.grant();
+        assert_eq!(world.tenant.balances.granted, micros(granted));
+        assert_eq!(world.postings.len(), grants);
+    }
+    world.check_audit();
+}
+
+/// A hold counts in the period of its admission, also when it is settled in the next one.
+#[test]
+fn a_hold_belongs_to_the_period_of_its_admission() {
+    let mut world = World::new(config(1_000, 50, 4, ROUTE));
+    let next_day = START.plus(86_400_000);
+    world.admit(&request(1, 20), START).unwrap();
+    assert_eq!(world.admit(&request(2, 20), START), Err(Refusal::BudgetExhausted));
+    world.admit(&request(2, 20), next_day).unwrap();
+    world.settle(&settled(1, 25), next_day).unwrap();
+    let of = |key: &str| (world.periods[key].held.get(), world.periods[key].spent.get());
+    assert_eq!((of("2026-11-30"), of("2026-12-01")), ((0, 25), (30, 0)));
+}
+
+#[test]
+fn a_hold_is_looked_into_after_its_start_and_again_after_its_longest_time() {
+    let routes =
+        r#"{"name":"r","provider":"p","max_output_tokens":10,"total_ms":1000,"lease_ms":200,"observation_ms":30}"#;
+    let mut world = World::new(config(1_000, 1_000, 4, routes));
+    world.limits.start_grace_ms = 7_000;
+    world.admit(&request(1, 20), START).unwrap();
+    let hold = &world.holds[&identity(1).reservation];
+    assert_eq!(hold.due_at, START.plus(7_000));
+    assert_eq!(due_after_start(hold, START.plus(7_000)), START.plus(67_000), "a minute from now at the earliest");
+    assert_eq!(due_after_start(hold, START), START.plus(1_230 + 60_000));
+}
+
+/// Invariant 11, as the API shows it.
+#[test]
+fn a_balance_tells_whether_it_agrees_with_its_postings() {
+    let mut world = world();
+    world.admit(&request(1, 20), START).unwrap();
+    let open: Vec<_> = world.holds.values().cloned().collect();
+    let balances = world.tenant.balances;
+    let view = BalanceView::of(&world.tenant, &balances, &open, 1, micros(30));
+    assert!(view.check.consistent);
+    assert_eq!((view.available_micros, view.holds.len(), view.slots_in_use), (micros(970), 1, 1));
+    let off = holdfast_core::ledger::Balances { spent: micros(1), ..balances };
+    for (recomputed, count, sum) in [(off, 1, 30), (balances, 2, 30), (balances, 1, 29)] {
+        assert!(!BalanceView::of(&world.tenant, &recomputed, &open, count, micros(sum)).check.consistent);
+    }
+}

@@ -1,0 +1,199 @@
+//! A tenant's rows in memory, kept as the object keeps them in SQLite: load, apply, store.
+
+use holdfast_core::audit::{AuditRow, ChainHead};
+use holdfast_core::config::{Limits, Provider, TenantConfig, parse_providers, parse_tenants};
+use holdfast_core::ids::{AttemptId, GenerationId, Identity, ReservationId, TenantId};
+use holdfast_core::key::KeyDigest;
+use holdfast_core::ledger::{Posting, PostingKind, ReasonCode, posting_id};
+use holdfast_core::money::Micros;
+use holdfast_core::refusal::Refusal;
+use holdfast_core::tenant::{
+    Admit, AdmitContext, Admitted, Hold, IdempotencyRow, KeyAfter, PeriodState, PostedRows, SettleContext, TenantState,
+    admit, grant_up_to, settle,
+};
+use holdfast_core::time::UnixMillis;
+use std::collections::BTreeMap;
+
+pub(crate) const PATH: &str = "/v1/chat/completions";
+pub(crate) const KEY: &str = "a-digest";
+/// 2026-11-30T00:00:00Z: the next day is in the next month.
+pub(crate) const START: UnixMillis = UnixMillis(1_795_996_800_000);
+
+/// One micro-USD per token, so that a hold is the sum of its bounds.
+pub(crate) fn providers() -> Vec<Provider> {
+    parse_providers(
+        r#"[{"name":"p","origin":"https://p.example","dialect":"openai-chat","secret":"K","prices":{"version":"v1","models":[
+            {"model":"priceless","input_micros_per_million":18446744073709551615,"output_micros_per_million":0},
+            {"model":"m*","input_micros_per_million":1000000,"output_micros_per_million":1000000}]}}]"#,
+    )
+    .unwrap()
+}
+
+/// A tenant of the given credit, period limit (by day) and slots, with the given routes.
+pub(crate) fn config(grant: u64, limit: u64, concurrency: u32, routes: &str) -> TenantConfig {
+    let json = format!(
+        r#"[{{"id":"t","keys":[{{"id":"k","digest":"{KEY}"}}],"grant_micros":{grant},
+             "budget":{{"limit_micros":{limit},"period":"day"}},"concurrency":{concurrency},"routes":[{routes}]}}]"#
+    );
+    parse_tenants(&json, &providers()).unwrap().remove(0)
+}
+
+pub(crate) fn micros(n: u64) -> Micros {
+    Micros::new(n).unwrap()
+}
+
+pub(crate) fn identity(n: u8) -> Identity {
+    Identity {
+        tenant: TenantId::parse("t").unwrap(),
+        generation: GenerationId::from_random([n; 16]),
+        reservation: ReservationId::from_random([n; 16]),
+    }
+}
+
+/// A request of generation `n` whose worst case is `body_bytes + 10`; its fingerprint is its size.
+pub(crate) fn request(n: u8, body_bytes: u64) -> Admit {
+    Admit {
+        identity: identity(n),
+        attempt: AttemptId::from_random([n; 16]),
+        key: KeyDigest(KEY.into()),
+        path: PATH.into(),
+        model: "m".into(),
+        streaming: true,
+        include_usage: false,
+        max_output_tokens: Some(10),
+        choices: 1,
+        body_bytes,
+        fingerprint: format!("body of {body_bytes}"),
+        headers: BTreeMap::new(),
+        on_disconnect: None,
+        idempotency_key: None,
+    }
+}
+
+pub(crate) fn posting(n: u8, kind: PostingKind, amount: u64, reason: ReasonCode) -> Posting {
+    let identity = identity(n);
+    Posting {
+        id: posting_id(&identity.reservation, 1, kind, 1),
+        kind,
+        reservation: Some(identity.reservation),
+        generation: Some(identity.generation),
+        amount: micros(amount),
+        usage: None,
+        price_version: None,
+        reason,
+        decided_at: START,
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct World {
+    pub(crate) config: TenantConfig,
+    pub(crate) providers: Vec<Provider>,
+    pub(crate) limits: Limits,
+    pub(crate) tenant: TenantState,
+    pub(crate) periods: BTreeMap<String, PeriodState>,
+    pub(crate) holds: BTreeMap<ReservationId, Hold>,
+    pub(crate) postings: BTreeMap<String, Posting>,
+    pub(crate) audit: Vec<AuditRow>,
+    pub(crate) keys: BTreeMap<String, IdempotencyRow>,
+}
+
+impl World {
+    /// A tenant with its configured credit granted.
+    pub(crate) fn new(config: TenantConfig) -> Self {
+        let mut world = Self {
+            config,
+            providers: providers(),
+            limits: Limits::default(),
+            tenant: TenantState::default(),
+            periods: BTreeMap::new(),
+            holds: BTreeMap::new(),
+            postings: BTreeMap::new(),
+            audit: Vec::new(),
+            keys: BTreeMap::new(),
+        };
+        world.grant();
+        world
+    }
+
+    pub(crate) fn grant(&mut self) {
+        if let Some(rows) = grant_up_to(&self.tenant, self.config.grant_micros, START).unwrap() {
+            self.store(rows);
+        }
+    }
+
+    pub(crate) fn admit(&mut self, call: &Admit, now: UnixMillis) -> Result<Admitted, Refusal> {
+        let key = PeriodState::key_for(&self.config, now);
+        let period = self.periods.get(&key).cloned().unwrap_or_else(|| PeriodState::empty(key));
+        let row = call.idempotency_scope().and_then(|scope| self.keys.get(&scope));
+        let context = AdmitContext {
+            config: &self.config,
+            providers: &self.providers,
+            limits: &self.limits,
+            tenant: &self.tenant,
+            period: &period,
+            same_generation: self.holds.values().find(|hold| hold.identity.generation == call.identity.generation),
+            same_key: row.map(|row| (row, &self.holds[&row.identity.reservation])),
+        };
+        let (admitted, rows) = admit(&context, call, now)?;
+        if let Some(rows) = rows {
+            self.store(rows.posted);
+            self.periods.insert(rows.period.key.clone(), rows.period);
+            let replaced = self.holds.insert(rows.hold.identity.reservation.clone(), rows.hold);
+            assert_eq!(replaced, None, "a hold is made once");
+            self.keys.extend(rows.idempotency.map(|row| (row.scope.clone(), row)));
+        }
+        Ok(admitted)
+    }
+
+    /// Whether the posting was applied now, and not before.
+    pub(crate) fn settle(&mut self, posting: &Posting, now: UnixMillis) -> Result<bool, Refusal> {
+        let hold = posting.reservation.as_ref().and_then(|reservation| self.holds.get(reservation));
+        let untouched = PeriodState::empty(String::new());
+        let context = SettleContext {
+            limits: &self.limits,
+            tenant: &self.tenant,
+            hold,
+            period: hold.map_or(&untouched, |hold| &self.periods[&hold.period]),
+            idempotency: hold.and_then(|hold| self.keys.get(hold.idempotency_scope.as_deref()?)),
+            same_id: self.postings.get(&posting.id),
+        };
+        let Some(rows) = settle(&context, posting, now)? else { return Ok(false) };
+        self.store(rows.posted);
+        self.periods.insert(rows.period.key.clone(), rows.period);
+        match (rows.idempotency, &rows.hold.idempotency_scope) {
+            (KeyAfter::Expires(row), Some(scope)) => assert!(self.keys.insert(scope.clone(), row).is_some()),
+            (KeyAfter::Freed, Some(scope)) => assert!(self.keys.remove(scope).is_some()),
+            (KeyAfter::Unchanged, _) => {}
+            (other, None) => panic!("{other:?} of a hold without a key"),
+        }
+        self.holds.insert(rows.hold.identity.reservation.clone(), rows.hold);
+        Ok(true)
+    }
+
+    /// Removes the keys that stand no longer, as the object does now and then.
+    pub(crate) fn forget(&mut self, now: UnixMillis) {
+        self.keys.retain(|_, row| row.stands(now));
+    }
+
+    /// Invariant 10: the audit chain has one unaltered row for each posting and ends at the tenant's head.
+    pub(crate) fn check_audit(&self) {
+        let mut head = ChainHead::default();
+        let mut left = self.postings.clone();
+        for row in &self.audit {
+            assert!(row.follows(&head), "{row:?} after {head:?}");
+            let posting = left.remove(&row.posting_id).expect("each posting has one row");
+            assert_eq!(&head.append(&posting, row.at), row, "the row stands for this very posting");
+            head = row.head();
+        }
+        assert!(left.is_empty(), "postings without an audit row: {left:?}");
+        assert_eq!(head, self.tenant.audit);
+    }
+
+    fn store(&mut self, rows: PostedRows) {
+        let replaced = self.postings.insert(rows.posting.id.clone(), rows.posting);
+        assert_eq!(replaced, None, "postings are immutable");
+        self.audit.push(rows.audit);
+        self.tenant = rows.tenant;
+    }
+}
