@@ -1,24 +1,216 @@
 //! Generations that the edge itself drives (`owner = "edge"`): short ones, close to their one client.
+//!
+//! The generation's object stores the intent first (`Begin`); then the Worker calls the provider, streams to its client,
+//! and appends batches to the object. An append is a heartbeat: progress goes up, the verdict comes down. Everything runs
+//! under `ctx.wait_until`, which carries it past the client's leaving for as long as the platform allows.
 
-use holdfast_core::config::Provider;
+use crate::ask;
+use crate::edge_client::{Client, serve};
+use holdfast_core::config::{Limits, Provider};
+use holdfast_core::ids::Identity;
+use holdfast_core::policy::Terms;
 use holdfast_core::refusal::Refusal;
+use holdfast_core::reservation::{ResponseHead, UpstreamEnd};
 use holdfast_core::tenant::Admitted;
-use worker::{Context, Env, Request, Response};
+use holdfast_core::wire::{GenerationCall, GenerationReply, StreamForm};
+use holdfast_objects::pump::{self, AbortHandle, PumpLog, PumpOptions, Verdict};
+use holdfast_objects::rpc::Answer;
+use holdfast_objects::{egress, settings};
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::rc::Rc;
+use worker::{Context, Env, Error, Request, Response, Result as WorkerResult};
+
+/// Longest silence of the driver towards its object; a shorter lease makes it shorter.
+const HEARTBEAT_MS: u64 = 5_000;
 
 /// Drives an admitted generation and answers its client. `context` carries the work after the client has left;
 /// `request` is the client's, with its body read: its signal tells when the client leaves. `upstream_body` goes to
 /// `provider`.
 ///
 /// # Errors
-/// [`Refusal::Unavailable`]: this version does not drive at the edge.
+/// What the generation's object refuses; [`Refusal::Unavailable`] when it cannot be reached. Nothing was sent then.
 pub(crate) async fn run(
-    _env: &Env,
-    _context: &Context,
-    _request: &Request,
-    _provider: &Provider,
+    env: &Env,
+    context: &Context,
+    request: &Request,
+    provider: &Provider,
     admitted: Admitted,
-    _upstream_body: Vec<u8>,
+    upstream_body: Vec<u8>,
 ) -> Result<Response, Refusal> {
-    let what = format!("route `{}` has the owner `edge`, which is not served", admitted.terms.route);
-    Err(Refusal::Unavailable { what })
+    let Admitted { identity, attempt, terms, .. } = admitted;
+    let limits = settings::limits(env)?;
+    let begin = GenerationCall::Begin { identity: identity.clone(), attempt, terms: Box::new(terms.clone()) };
+    let epoch = match ask::generation(env, &identity, &begin, &[]).await? {
+        Answer::Reply(GenerationReply::Begun { epoch }) => epoch,
+        Answer::Reply(GenerationReply::AlreadyStarted) => return follow(env, &identity).await,
+        _ => return Err(ask::unexpected()),
+    };
+    let client = Client::new(request);
+    let log = EdgeLog(Rc::new(Attempt {
+        env: env.clone(),
+        identity,
+        epoch,
+        client: client.clone(),
+        unstored: RefCell::default(),
+        stored: Cell::new(0),
+    }));
+    let abort = Rc::new(AbortHandle::new());
+    context.wait_until(watch_client(log.clone(), abort.clone()));
+    context.wait_until(drive(log.clone(), abort, provider.clone(), terms, limits, upstream_body));
+    let response = serve(context, &client).await;
+    response.map_err(|error| Refusal::Unavailable { what: format!("the answer could not be made: {error}") })
+}
+
+/// A generation that was started before: its log is followed like any other.
+async fn follow(env: &Env, identity: &Identity) -> Result<Response, Refusal> {
+    let call = GenerationCall::Stream { form: StreamForm::Raw { offset: 0 } };
+    match ask::generation(env, identity, &call, &[]).await? {
+        Answer::ForClient(response) => Ok(response),
+        Answer::Reply(_) => Err(ask::unexpected()),
+    }
+}
+
+/// One attempt that is driven here.
+struct Attempt {
+    env: Env,
+    identity: Identity,
+    epoch: u32,
+    client: Rc<Client>,
+    /// Delivered to the client, not yet stored by the object.
+    unstored: RefCell<Vec<u8>>,
+    /// Length of the object's log, as far as it was confirmed.
+    stored: Cell<u64>,
+}
+
+/// The pump's log at the edge: the client at once, the object in batches.
+#[derive(Clone)]
+struct EdgeLog(Rc<Attempt>);
+
+impl PumpLog for EdgeLog {
+    async fn respond(&self, head: Option<ResponseHead>) -> Verdict {
+        if let Some(head) = &head {
+            self.0.client.respond(self.0.head_for_client(head));
+        }
+        self.0.ask(GenerationCall::Respond { epoch: self.0.epoch, head }, &[]).await.unwrap_or(Verdict::Continue)
+    }
+
+    fn deliver(&self, bytes: Vec<u8>) -> Verdict {
+        self.0.unstored.borrow_mut().extend_from_slice(&bytes);
+        self.0.client.deliver(bytes);
+        Verdict::Continue
+    }
+
+    fn unstored_bytes(&self) -> u64 {
+        self.0.unstored.borrow().len() as u64
+    }
+
+    fn flush(&self) -> impl Future<Output = Verdict> + 'static {
+        let attempt = self.0.clone();
+        async move {
+            let batch = attempt.unstored.borrow().clone();
+            let length = batch.len();
+            let heard = attempt.ask(attempt.append(), &batch).await;
+            if heard.is_some() {
+                attempt.mark_stored(length);
+            }
+            heard.unwrap_or(Verdict::Continue)
+        }
+    }
+
+    async fn finish(&self, end: UpstreamEnd, last_bytes: Vec<u8>) {
+        let mut rest = self.0.unstored.take();
+        rest.extend_from_slice(&last_bytes);
+        let call =
+            GenerationCall::Finish { epoch: self.0.epoch, offset: self.0.stored.get(), end: Box::new(end) };
+        match ask::generation(&self.0.env, &self.0.identity, &call, &rest).await {
+            Ok(Answer::Reply(GenerationReply::Finished { head, terminal })) => {
+                if let Some(head) = head {
+                    self.0.client.respond(self.0.head_for_client(&head));
+                }
+                self.0.client.deliver(last_bytes);
+                self.0.client.deliver(terminal.into_bytes());
+                self.0.client.close();
+            }
+            answer => {
+                // Another driver owns, or the object is out of reach: the lease finds what is left.
+                worker::console_error!("the end of an edge generation was not taken: {answer:?}");
+                self.0.client.cut();
+            }
+        }
+    }
+}
+
+impl Attempt {
+    fn append(&self) -> GenerationCall {
+        GenerationCall::Append {
+            epoch: self.epoch,
+            offset: self.stored.get(),
+            client_attached: !self.client.is_gone(),
+            furthest_offset: self.client.taken_bytes(),
+        }
+    }
+
+    fn mark_stored(&self, length: usize) {
+        let mut unstored = self.unstored.borrow_mut();
+        let stored = length.min(unstored.len());
+        unstored.drain(..stored);
+        self.stored.set(self.stored.get().saturating_add(length as u64));
+    }
+
+    /// The object's verdict; `None` when it is out of reach: then the next batch asks again.
+    async fn ask(&self, call: GenerationCall, raw: &[u8]) -> Option<Verdict> {
+        match ask::generation(&self.env, &self.identity, &call, raw).await {
+            Ok(Answer::Reply(GenerationReply::Stop)) => Some(Verdict::Stop),
+            Ok(_) => Some(Verdict::Continue),
+            Err(Refusal::Unavailable { .. }) => None,
+            Err(_) => Some(Verdict::Fenced),
+        }
+    }
+
+    /// The head with the names of the generation.
+    fn head_for_client(&self, head: &ResponseHead) -> ResponseHead {
+        let mut head = head.clone();
+        for (name, value) in self.identity.response_headers() {
+            head.headers.push((name.into(), value));
+        }
+        head
+    }
+}
+
+async fn drive(
+    log: EdgeLog,
+    abort: Rc<AbortHandle>,
+    provider: Provider,
+    terms: Terms,
+    limits: Limits,
+    upstream_body: Vec<u8>,
+) {
+    let options = PumpOptions::new(&terms, &limits, Some((terms.lease_ms / 3).clamp(1, HEARTBEAT_MS)));
+    let call = call_provider(&log.0.env, &provider, &terms, &upstream_body, &abort);
+    pump::run(&log, call, &abort, options).await;
+    log.0.client.finish();
+}
+
+async fn call_provider(
+    env: &Env,
+    provider: &Provider,
+    terms: &Terms,
+    body: &[u8],
+    abort: &AbortHandle,
+) -> WorkerResult<Response> {
+    let key = settings::provider_key(env, provider).map_err(|refusal| Error::from(refusal.message()))?;
+    let signal = abort.signal().ok_or_else(|| Error::from("aborted"))?;
+    egress::call(provider, &key, &terms.path, body, terms.streaming, &signal).await
+}
+
+/// Tells the object at once that the client has left; stops the driver if that is the policy.
+async fn watch_client(log: EdgeLog, abort: Rc<AbortHandle>) {
+    if !log.0.client.left_before_the_end().await {
+        return;
+    }
+    // Empty on purpose: a batch may be on its way, and an empty append fits behind it or before it.
+    if log.0.ask(log.0.append(), &[]).await == Some(Verdict::Stop) {
+        abort.abort();
+    }
 }

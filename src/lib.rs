@@ -17,6 +17,7 @@ mod ask;
 mod balance;
 mod body;
 mod caller;
+mod edge_client;
 mod edge_driver;
 mod error;
 mod generations;

@@ -160,6 +160,17 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// The headers of the client's answer that name the generation.
+    #[must_use]
+    pub fn response_headers(&self) -> [(&'static str, String); 4] {
+        [
+            ("x-generation-id", self.generation.as_str().into()),
+            ("x-reservation-id", self.reservation.as_str().into()),
+            ("location", alloc::format!("/v1/generations/{}", self.generation)),
+            ("cache-control", "no-store".into()),
+        ]
+    }
+
     /// Name of the Durable Object of a generation. It starts with the tenant of the *authenticated* key, so another
     /// tenant's ids cannot be addressed.
     #[must_use]

@@ -11,6 +11,7 @@ use holdfast_core::reservation::{Command, Reply, UpstreamEnd};
 use holdfast_core::view::GenerationView;
 use holdfast_core::wire::{GenerationCall, GenerationReply, StreamForm};
 use std::cell::RefCell;
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use worker::{DurableObject, Env, Request, Response, Result, State, durable_object};
 
@@ -19,12 +20,13 @@ use worker::{DurableObject, Env, Request, Response, Result, State, durable_objec
 pub struct ReservationObject {
     state: Rc<State>,
     env: Env,
-    generation: RefCell<Option<Rc<Generation>>>,
+    /// A panic leaves no half-made change behind: rows are stored in one transaction, and memory follows them.
+    generation: AssertUnwindSafe<RefCell<Option<Rc<Generation>>>>,
 }
 
 impl DurableObject for ReservationObject {
     fn new(state: State, env: Env) -> Self {
-        Self { state: Rc::new(state), env, generation: RefCell::default() }
+        Self { state: Rc::new(state), env, generation: AssertUnwindSafe(RefCell::default()) }
     }
 
     async fn fetch(&self, mut request: Request) -> Result<Response> {

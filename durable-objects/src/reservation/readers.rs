@@ -12,6 +12,7 @@ use holdfast_core::relay::{Relay, is_event_boundary};
 use holdfast_core::reservation::{Aggregate, Command, ResponseHead};
 use holdfast_core::time::UnixMillis;
 use holdfast_core::wire::{GenerationReply, StreamForm};
+use std::panic::AssertUnwindSafe;
 use std::cell::Cell;
 use std::rc::Rc;
 use wasm_bindgen::closure::Closure;
@@ -194,13 +195,10 @@ impl Generation {
         if matches!(form, StreamForm::Events { .. }) {
             headers.set("content-type", "text/event-stream")?;
         }
-        headers.set("cache-control", "no-store")?;
-        self.with_aggregate(|aggregate| {
-            let Some(live) = aggregate.live() else { return Ok(()) };
-            headers.set("x-generation-id", live.identity.generation.as_str())?;
-            headers.set("x-reservation-id", live.identity.reservation.as_str())?;
-            headers.set("location", &format!("/v1/generations/{}", live.identity.generation))
-        })?;
+        let identity = self.with_aggregate(|aggregate| aggregate.live().map(|live| live.identity.clone()));
+        for (name, value) in identity.iter().flat_map(holdfast_core::ids::Identity::response_headers) {
+            headers.set(name, &value)?;
+        }
         Ok(headers)
     }
 
@@ -402,7 +400,7 @@ fn is_stream(head: &ResponseHead) -> bool {
 /// Hears the client leave, where the platform tells. A failed write tells too.
 fn listen(request: &Request, reader: &Rc<Reader>) {
     let reader = reader.clone();
-    let on_abort = Closure::once_into_js(move || reader.leave());
+    let on_abort = Closure::once_into_js(AssertUnwindSafe(move || reader.leave()));
     let signal = request.inner().signal();
     if signal.add_event_listener_with_callback("abort", on_abort.unchecked_ref()).is_err() {
         worker::console_error!("the request has no signal");
