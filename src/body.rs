@@ -29,7 +29,7 @@ pub(crate) async fn read_json(request: &mut Request, max_bytes: u64) -> Result<V
 
 fn require_plain_json(headers: &Headers) -> Result<(), EdgeError> {
     if !header(headers, "content-type").as_deref().is_some_and(is_json) {
-        return Err(EdgeError::UnsupportedMediaType { fault: "Content-Type is another" });
+        return Err(EdgeError::UnsupportedMediaType { fault: "Content-Type says otherwise" });
     }
     match header(headers, "content-encoding") {
         Some(encoding) if !encoding.eq_ignore_ascii_case("identity") => {
