@@ -57,7 +57,7 @@ fn refusals_of_an_admission_stand_in_their_order() {
     call.on_disconnect = Some(OnDisconnect::Detach);
 
     type Repair = fn(&mut World, &mut Admit);
-    let ladder: [(Refusal, Repair); 12] = [
+    let ladder: [(Refusal, Repair); 11] = [
         (Refusal::InvalidKey, |_, call| call.key = KeyDigest(world::KEY.into())),
         (Refusal::InvalidKey, |_, call| call.identity.tenant = TenantId::parse("t").unwrap()),
         (Refusal::IdentityConflict, |_, call| call.identity = identity(2)),
@@ -72,8 +72,7 @@ fn refusals_of_an_admission_stand_in_their_order() {
         (Refusal::OverrideNotAllowed, |_, call| call.on_disconnect = Some(OnDisconnect::Cancel)),
         (Refusal::ModelNotPriced { model: "unknown".into() }, |_, call| call.model = "priceless".into()),
         (Refusal::AmountOutOfRange, |_, call| call.model = "m".into()),
-        (Refusal::BudgetExhausted, |_, call| call.body_bytes = 21), // 70 of 100 are available
-        (Refusal::BudgetExhausted, |_, call| call.body_bytes = 20), // 30 of 60 are left in the period
+        (Refusal::BudgetExhausted, |_, call| call.body_bytes = 20),
         (Refusal::ConcurrencyExceeded { limit: 1 }, |world, _| world.config.concurrency = 2),
     ];
     for (refusal, repair) in ladder {
@@ -237,6 +236,18 @@ fn credit_is_granted_up_to_what_is_configured() {
         assert_eq!(world.postings.len(), grants);
     }
     world.check_audit();
+}
+
+/// The worst case must fit into the credit, and into what the period still allows, to the last micro.
+#[test]
+fn credit_and_period_bind_each_by_itself() {
+    for (grant, limit, fits) in [(60, 1_000, true), (59, 1_000, false), (1_000, 60, true), (1_000, 59, false)] {
+        let mut world = World::new(config(grant, limit, 4, ROUTE));
+        world.admit(&request(1, 20), START).unwrap();
+        world.settle(&settled(1, 30), START).unwrap();
+        let second = world.admit(&request(2, 20), START);
+        assert_eq!(second.err(), (!fits).then_some(Refusal::BudgetExhausted), "grant {grant}, limit {limit}");
+    }
 }
 
 /// A hold counts in the period of its admission, also when it is settled in the next one.

@@ -19,7 +19,7 @@ pub struct SettleContext<'a> {
     pub hold: Option<&'a Hold>,
     /// The period that the hold belongs to.
     pub period: &'a PeriodState,
-    /// The row under the hold's idempotency scope, whoever it belongs to by now.
+    /// The row under the hold's idempotency scope, if there is one; after the resolution it may be another generation's.
     pub idempotency: Option<&'a IdempotencyRow>,
     /// The stored posting of the same id, if there is one.
     pub same_id: Option<&'a Posting>,
@@ -41,7 +41,7 @@ pub struct SettlementRows {
 /// What a settlement does to the idempotency key of its hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyAfter {
-    /// There is none, it belongs to a later generation, or it stays as it is.
+    /// There is none, or it stays as it is.
     Unchanged,
     /// It is kept until the given row's expiry.
     Expires(IdempotencyRow),
@@ -90,7 +90,7 @@ pub fn settle(
         posted,
         hold: Hold { state, ..hold.clone() },
         period: period_after(context.period, posting, hold.terms.hold)?,
-        idempotency: key_after(context, hold, posting, now),
+        idempotency: key_after(context, posting, now),
     }))
 }
 
@@ -105,11 +105,10 @@ fn period_after(period: &PeriodState, posting: &Posting, hold: Micros) -> Result
     Ok(next)
 }
 
-fn key_after(context: &SettleContext<'_>, hold: &Hold, posting: &Posting, now: UnixMillis) -> KeyAfter {
-    // A key that was forgotten may belong to a later generation by now: that one's row is not ours to touch. And the
-    // resolution alone starts the time: an overage that comes late must not bring a forgotten key back.
-    let ours = |row: &&IdempotencyRow| posting.kind.resolves_hold() && row.identity == hold.identity;
-    match context.idempotency.filter(ours) {
+fn key_after(context: &SettleContext<'_>, posting: &Posting, now: UnixMillis) -> KeyAfter {
+    // An open hold keeps its key, so what resolves it finds its own row. An overage comes later, when the key may be
+    // forgotten, or in use by another generation: it leaves the row alone.
+    match context.idempotency.filter(|_| posting.kind.resolves_hold()) {
         None => KeyAfter::Unchanged,
         Some(_) if posting.reason == ReasonCode::NeverStarted => KeyAfter::Freed,
         Some(row) => KeyAfter::Expires(IdempotencyRow {

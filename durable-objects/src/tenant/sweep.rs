@@ -61,10 +61,12 @@ impl Tenant {
         let timeout = pin!(clock::sleep_ms(ANSWER_TIMEOUT_MS));
         match select(asked, timeout).await {
             Either::Left((Ok(Answer::Reply(GenerationReply::Resolved)), _)) => true,
-            Either::Left((answer, _)) => {
-                worker::console_error!("{name} did not resolve its hold: {answer:?}");
+            Either::Left((Ok(Answer::Reply(reply)), _)) => {
+                worker::console_error!("{name} did not resolve its hold: {reply:?}");
                 false
             }
+            // An answer that is meant for a client, or none; `rpc` told about the latter.
+            Either::Left(_) => false,
             Either::Right(_) => {
                 worker::console_error!("{name} did not answer in {ANSWER_TIMEOUT_MS} ms");
                 false

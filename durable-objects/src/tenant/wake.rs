@@ -45,7 +45,8 @@ impl Wake {
     /// Sees to it that the alarm rings at `due` at the latest.
     pub(super) async fn no_later_than(&self, due: UnixMillis, now: UnixMillis) -> Result<()> {
         match self.armed.get() {
-            Armed::At(at) if at <= due && now.since(at) < LOST_AFTER_MS => Ok(()),
+            // One that rings now serves for all that is overdue.
+            Armed::At(at) if at <= due.max(now) && now.since(at) < LOST_AFTER_MS => Ok(()),
             _ => self.at(due, now).await,
         }
     }
