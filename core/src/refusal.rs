@@ -88,7 +88,10 @@ impl Refusal {
     /// Whether the same request may succeed later.
     #[must_use]
     pub const fn retryable(&self) -> bool {
-        matches!(self, Self::ConcurrencyExceeded { .. } | Self::TooManyReaders | Self::Unavailable { .. })
+        matches!(
+            self,
+            Self::ConcurrencyExceeded { .. } | Self::NeverStarted | Self::TooManyReaders | Self::Unavailable { .. }
+        )
     }
 
     /// One sentence for the caller.
