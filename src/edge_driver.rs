@@ -15,11 +15,12 @@ use holdfast_core::tenant::Admitted;
 use holdfast_core::wire::{GenerationCall, GenerationReply, StreamForm};
 use holdfast_objects::pump::{self, AbortHandle, PumpLog, PumpOptions, Verdict};
 use holdfast_objects::rpc::Answer;
-use holdfast_objects::{egress, settings};
+use holdfast_objects::egress::{self, CallError};
+use holdfast_objects::settings;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
-use worker::{Context, Env, Error, Request, Response, Result as WorkerResult};
+use worker::{Context, Env, Request, Response};
 
 /// Longest silence of the driver towards its object; a shorter lease makes it shorter.
 const HEARTBEAT_MS: u64 = 5_000;
@@ -198,9 +199,9 @@ async fn call_provider(
     terms: &Terms,
     body: &[u8],
     abort: &AbortHandle,
-) -> WorkerResult<Response> {
-    let key = settings::provider_key(env, provider).map_err(|refusal| Error::from(refusal.message()))?;
-    let signal = abort.signal().ok_or_else(|| Error::from("aborted"))?;
+) -> Result<Response, CallError> {
+    let key = settings::provider_key(env, provider)?;
+    let signal = abort.signal().ok_or_else(|| CallError::NotSent("aborted".into()))?;
     egress::call(provider, &key, &terms.path, body, terms.streaming, &signal).await
 }
 

@@ -3,6 +3,7 @@
 
 use holdfast_core::config::{Provider, origin_is_allowed};
 use holdfast_core::key::ProviderKey;
+use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::ResponseHead;
 use wasm_bindgen::JsValue;
 use worker::js_sys::Uint8Array;
@@ -15,10 +16,33 @@ const RESPONSE_HEADERS: [&str; 4] = ["content-type", "retry-after", "x-request-i
 /// Allowed by their beginning.
 const RESPONSE_HEADER_PREFIX: &str = "x-ratelimit-";
 
+/// No answer came from the provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallError {
+    /// The request never left: something is missing on our side.
+    NotSent(String),
+    /// The connection failed. The platform does not tell a refused connection from one that broke after the request
+    /// was sent, so whether it was sent is unknown.
+    Unknown(String),
+}
+
+impl CallError {
+    fn not_sent(error: Error) -> Self {
+        Self::NotSent(error.to_string())
+    }
+}
+
+impl From<Refusal> for CallError {
+    /// A setting is missing.
+    fn from(refusal: Refusal) -> Self {
+        Self::NotSent(refusal.message())
+    }
+}
+
 /// Calls the provider. The answer's body has not been read yet.
 ///
 /// # Errors
-/// The platform's error when no answer came; whether the request was sent is then unknown.
+/// See [`CallError`].
 pub async fn call(
     provider: &Provider,
     key: &ProviderKey,
@@ -26,7 +50,12 @@ pub async fn call(
     body: &[u8],
     streaming: bool,
     signal: &AbortSignal,
-) -> Result<Response> {
+) -> core::result::Result<Response, CallError> {
+    let request = request(provider, key, path, body, streaming).map_err(CallError::not_sent)?;
+    Fetch::Request(request).send_with_signal(signal).await.map_err(|error| CallError::Unknown(error.to_string()))
+}
+
+fn request(provider: &Provider, key: &ProviderKey, path: &str, body: &[u8], streaming: bool) -> Result<Request> {
     let url = target(provider, path)?;
     let headers = Headers::new();
     headers.set("authorization", &key.bearer())?;
@@ -40,7 +69,7 @@ pub async fn call(
         .with_headers(headers)
         .with_redirect(RequestRedirect::Manual)
         .with_body(Some(JsValue::from(Uint8Array::from(body))));
-    Fetch::Request(Request::new_with_init(url.as_str(), &init)?).send_with_signal(signal).await
+    Request::new_with_init(url.as_str(), &init)
 }
 
 fn target(provider: &Provider, path: &str) -> Result<Url> {

@@ -5,7 +5,7 @@
 //! batches: by size, by time, or at the terminal event.
 
 use crate::clock::sleep_ms;
-use crate::egress::{head_of, is_event_stream};
+use crate::egress::{CallError, head_of, is_event_stream};
 use crate::notify::Notify;
 use futures::future::{Either, LocalBoxFuture, select};
 use futures::{FutureExt, StreamExt, pin_mut};
@@ -17,7 +17,7 @@ use holdfast_core::reservation::{ResponseHead, SourceEnd, UpstreamEnd, is_error_
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::task::{Context, Poll};
-use worker::{AbortController, AbortSignal, ByteStream, Response, Result};
+use worker::{AbortController, AbortSignal, ByteStream, Response};
 
 /// Whether the driver goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl PumpOptions {
 /// Drives one attempt to its end: `call` is the provider call, made with the signal of `abort`.
 pub async fn run<L: PumpLog>(
     log: &L,
-    call: impl Future<Output = Result<Response>>,
+    call: impl Future<Output = Result<Response, CallError>>,
     abort: &AbortHandle,
     options: PumpOptions,
 ) {
@@ -140,8 +140,9 @@ pub async fn run<L: PumpLog>(
         }
         Ok(Err(_)) if abort.is_aborted() => log.finish(ended(SourceEnd::Aborted), Vec::new()).await,
         Ok(Err(error)) => {
-            worker::console_error!("no answer from the provider: {error}");
-            log.finish(ended(SourceEnd::NoResponse { provably_unsent: false }), Vec::new()).await;
+            worker::console_error!("no answer from the provider: {error:?}");
+            let provably_unsent = matches!(error, CallError::NotSent(_));
+            log.finish(ended(SourceEnd::NoResponse { provably_unsent }), Vec::new()).await;
         }
         Ok(Ok(response)) => take_in(log, response, abort, options).await,
     }

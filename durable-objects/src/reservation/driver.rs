@@ -2,7 +2,7 @@
 
 use super::generation::{Driver, Generation};
 use super::object::{pump_options, verdict_of};
-use crate::egress;
+use crate::egress::{self, CallError};
 use crate::pump::{self, AbortHandle, PumpLog, Verdict};
 use crate::settings;
 use holdfast_core::policy::Terms;
@@ -10,7 +10,7 @@ use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{Command, ResponseHead, UpstreamEnd};
 use std::future::{Future, ready};
 use std::rc::Rc;
-use worker::{Error, Response, Result};
+use worker::Response;
 
 /// The pump's log in this object: the chunk log beside it.
 struct ObjectLog {
@@ -48,7 +48,7 @@ impl PumpLog for ObjectLog {
 
 impl Generation {
     /// Starts the driver of an epoch. It is known to this object before anything awaits.
-    pub(super) fn start_driver(self: &Rc<Self>, epoch: u32, body: Vec<u8>) -> core::result::Result<(), Refusal> {
+    pub(super) fn start_driver(self: &Rc<Self>, epoch: u32, body: Vec<u8>) -> Result<(), Refusal> {
         let abort = Rc::new(AbortHandle::new());
         *self.driver.borrow_mut() = Some(Driver { epoch, abort: abort.clone() });
         let submitted = self.apply(&Command::Submit { epoch });
@@ -72,14 +72,18 @@ impl Generation {
     }
 }
 
-async fn call(generation: &Generation, terms: &Terms, body: &[u8], abort: &AbortHandle) -> Result<Response> {
-    let refused = |refusal: Refusal| Error::from(refusal.message());
-    let providers = settings::providers(&generation.env).map_err(refused)?;
+async fn call(
+    generation: &Generation,
+    terms: &Terms,
+    body: &[u8],
+    abort: &AbortHandle,
+) -> Result<Response, CallError> {
+    let providers = settings::providers(&generation.env)?;
     let provider = providers
         .iter()
         .find(|provider| provider.name == terms.provider)
-        .ok_or_else(|| Error::from("the provider is not configured any more"))?;
-    let key = settings::provider_key(&generation.env, provider).map_err(refused)?;
-    let signal = abort.signal().ok_or_else(|| Error::from("aborted"))?;
+        .ok_or_else(|| CallError::NotSent("the provider is not configured any more".into()))?;
+    let key = settings::provider_key(&generation.env, provider)?;
+    let signal = abort.signal().ok_or_else(|| CallError::NotSent("aborted".into()))?;
     egress::call(provider, &key, &terms.path, body, terms.streaming, &signal).await
 }
