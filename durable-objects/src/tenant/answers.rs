@@ -27,7 +27,7 @@ impl Tenant {
     pub(super) async fn answer(&self, call: TenantCall) -> Answer {
         // Before anything is read or written: a guessed tenant name or key leaves no trace.
         self.check_key(&call)?;
-        self.wake.load().await?;
+        self.wake.load(clock::now()).await?;
         // From here to the armed alarm nothing waits, so rows and alarm are stored together.
         let answer = self.apply(call, clock::now());
         if let Some(due) = self.store.earliest_due()? {

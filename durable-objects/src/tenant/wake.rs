@@ -28,16 +28,16 @@ impl Wake {
         Self { storage, armed: Cell::new(Armed::Unknown) }
     }
 
-    /// Reads the alarm, once per load of the object.
-    pub(super) async fn load(&self) -> Result<()> {
+    /// Reads the alarm, once per load of the object. One that should have rung while nobody was there is not relied on.
+    pub(super) async fn load(&self, now: UnixMillis) -> Result<()> {
         if self.armed.get() != Armed::Unknown {
             return Ok(());
         }
         let stored = self.storage.get_alarm().await?;
         // Another call may have armed it meanwhile.
         if self.armed.get() == Armed::Unknown {
-            let at = stored.and_then(|at| u64::try_from(at).ok());
-            self.armed.set(at.map_or(Armed::Never, |at| Armed::At(UnixMillis(at))));
+            let at = stored.and_then(|at| u64::try_from(at).ok()).map(UnixMillis);
+            self.armed.set(at.filter(|at| *at > now).map_or(Armed::Never, Armed::At));
         }
         Ok(())
     }
