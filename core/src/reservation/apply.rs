@@ -17,6 +17,9 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
+/// When evidence that could not be collected is looked for again: an alarm that stays in the past would fire for ever.
+const EVIDENCE_RETRY_MS: u64 = 1_000;
+
 impl Transition {
     fn unchanged(reply: Reply) -> Self {
         Self { state: None, history: Vec::new(), postings: Vec::new(), effects: Vec::new(), reply }
@@ -175,12 +178,17 @@ fn postponed(deliveries: &[Delivery], posting_id: &str, now: UnixMillis) -> Vec<
 
 impl Tombstone {
     fn acknowledge(&self, posting_id: &str) -> Transition {
-        let deliveries = without(&self.deliveries, posting_id);
-        Transition::to(Aggregate::Tombstone(Box::new(Self { deliveries, ..self.clone() })), Reply::Done)
+        self.delivering(without(&self.deliveries, posting_id))
     }
 
     fn delivery_failed(&self, posting_id: &str, now: UnixMillis) -> Transition {
-        let deliveries = postponed(&self.deliveries, posting_id, now);
+        self.delivering(postponed(&self.deliveries, posting_id, now))
+    }
+
+    fn delivering(&self, deliveries: Vec<Delivery>) -> Transition {
+        if deliveries == self.deliveries {
+            return Transition::unchanged(Reply::Done);
+        }
         Transition::to(Aggregate::Tombstone(Box::new(Self { deliveries, ..self.clone() })), Reply::Done)
     }
 }
@@ -221,6 +229,13 @@ impl Reservation {
 
     fn respond(&self, epoch: u32, head: Option<&ResponseHead>, now: UnixMillis) -> Result<Transition, Refusal> {
         self.guard(epoch)?;
+        match self.attempt.upstream {
+            UpstreamState::Submitted => {}
+            // The same answer again: the first head stands, and no deadline moves (invariant 8).
+            UpstreamState::Processing => return Ok(Transition::unchanged(self.go_on())),
+            // Nothing was sent, or nobody drives this epoch: no answer can have come.
+            _ => return Err(Refusal::WrongState { state: "not submitted".into() }),
+        }
         let mut next = self.clone();
         next.attempt.upstream = UpstreamState::Processing;
         next.attempt.responded_at = Some(now);
@@ -251,8 +266,10 @@ impl Reservation {
     }
 
     fn lease_is_short(&self, log: &LogFacts, heartbeat_ms: u64, now: UnixMillis) -> bool {
-        // Twice the heartbeat, but at most half a lease: a short lease is not renewed at every breath.
-        let margin = heartbeat_ms.saturating_mul(2).max(self.terms.lease_ms / 2);
+        // Twice the heartbeat, or half a lease if that is longer: so the next one comes in time. At most two thirds of
+        // a lease: a renewed one is long enough, and a second wake-up at the same moment writes nothing.
+        let lease_ms = self.terms.lease_ms;
+        let margin = heartbeat_ms.saturating_mul(2).max(lease_ms / 2).min(lease_ms.saturating_mul(2) / 3);
         self.lease_expires_at(log) <= now.plus(margin)
     }
 
@@ -305,7 +322,9 @@ impl Reservation {
         match (self.lifecycle, attached) {
             (Lifecycle::Active, 0) => {
                 next.lifecycle = Lifecycle::Detached;
-                if next.terms.on_disconnect == OnDisconnect::Cancel && next.terms.grace_ms == 0 {
+                let at_once = next.terms.on_disconnect == OnDisconnect::Cancel && next.terms.grace_ms == 0;
+                // A driver that was told to stop is not told again: the first cause stands.
+                if at_once && next.attempt.abort.is_none() {
                     let mut transition = next.abort(AbortCause::Disconnect, now, "readers");
                     let row = HistoryRow { at: now, command: "readers".into(), outcome: outcome.into(), epoch };
                     transition.history.insert(0, row);
@@ -366,23 +385,21 @@ impl Reservation {
 
     /// Compares rows with `now`; a wake-up decides nothing by itself.
     fn wake(&self, driver_alive: bool, log: &LogFacts, heartbeat_ms: u64, now: UnixMillis) -> Transition {
-        let epoch = self.attempt.epoch;
         if self.lifecycle.is_terminal() {
             return self.wake_after_the_end(now);
         }
         if self.attempt.upstream == UpstreamState::Unknown {
-            let due = self.reconcile_at.is_none_or(|at| at <= now);
-            let transition = Transition::unchanged(Reply::Done);
-            return if due { transition.with_effect(Effect::CollectEvidence { epoch }) } else { transition };
+            return self.wake_unknown(now);
         }
-        if !driver_alive && self.lease_expires_at(log) <= now {
+        // A lease of the edge is not kept by a driver here.
+        let drives_here = driver_alive && self.attempt.lease.owner == Owner::Object;
+        if !drives_here && self.lease_expires_at(log) <= now {
             return self.take_over(now);
         }
         let overdue = self.overdue(log, now).filter(|_| self.attempt.abort.is_none());
         if let Some(cause) = overdue {
             return self.abort(cause, now, "wake");
         }
-        let drives_here = driver_alive && self.attempt.lease.owner == Owner::Object;
         if drives_here && self.lease_is_short(log, heartbeat_ms, now) {
             return self.renewed(now, Reply::Done);
         }
@@ -415,11 +432,21 @@ impl Reservation {
         if next.lifecycle == Lifecycle::Active {
             next.lifecycle = Lifecycle::Detached;
         }
-        next.reconcile_at = Some(if unsent { now } else { now.plus(self.terms.observation_ms) });
-        let epoch = next.attempt.epoch;
-        let due = next.reconcile_at == Some(now);
+        let observation_ms = if unsent { 0 } else { self.terms.observation_ms };
+        let (epoch, due) = (next.attempt.epoch, observation_ms == 0);
+        next.reconcile_at = Some(now.plus(if due { EVIDENCE_RETRY_MS } else { observation_ms }));
         let transition = next.changed(Reply::Done).with_history(now, "wake", "lease_expired", epoch);
         if due { transition.with_effect(Effect::CollectEvidence { epoch }) } else { transition }
+    }
+
+    /// The end of the observation: the evidence is collected, and again later should that fail.
+    fn wake_unknown(&self, now: UnixMillis) -> Transition {
+        if self.reconcile_at.is_some_and(|at| at > now) {
+            return Transition::unchanged(Reply::Done);
+        }
+        let (mut next, epoch) = (self.clone(), self.attempt.epoch);
+        next.reconcile_at = Some(now.plus(EVIDENCE_RETRY_MS));
+        next.changed(Reply::Done).with_effect(Effect::CollectEvidence { epoch })
     }
 
     fn wake_after_the_end(&self, now: UnixMillis) -> Transition {
@@ -437,7 +464,7 @@ impl Reservation {
 
     fn acknowledge(&self, posting_id: &str, now: UnixMillis) -> Transition {
         let deliveries = without(&self.deliveries, posting_id);
-        if deliveries.len() == self.deliveries.len() {
+        if deliveries == self.deliveries {
             return Transition::unchanged(Reply::Done);
         }
         let acknowledged_at = deliveries.is_empty().then_some(now);
@@ -446,6 +473,10 @@ impl Reservation {
 
     fn delivery_failed(&self, posting_id: &str, now: UnixMillis) -> Transition {
         let deliveries = postponed(&self.deliveries, posting_id, now);
+        if deliveries == self.deliveries {
+            // Acknowledged meanwhile: a late failure brings nothing back.
+            return Transition::unchanged(Reply::Done);
+        }
         Self { deliveries, ..self.clone() }.changed(Reply::Done)
     }
 }

@@ -50,7 +50,7 @@ pub struct UpstreamEnd {
     pub finish_reason: Option<String>,
     /// Usage that the provider reported.
     pub usage: Option<Usage>,
-    /// Upper bound of output tokens from the content bytes seen; `None` when usage is exact.
+    /// Content bytes seen, an upper bound of the output tokens seen. Not looked at when usage is exact.
     pub content_bytes: u64,
     /// Bytes that may have been received and lost with the driver: at most one batch.
     pub unseen_bytes_max: u64,
@@ -126,7 +126,7 @@ impl Reservation {
         match (end.source, status) {
             // Completion wins against everything, a requested cancel included.
             (SourceEnd::Body(EndClass::Complete), _) if success => {
-                let reason = if exact_usage(end).is_some() { R::CompletedExact } else { R::CompletedWithoutUsage };
+                let reason = if self.exact_usage(end).is_some() { R::CompletedExact } else { R::CompletedWithoutUsage };
                 verdict(L::Completed, U::Completed, reason, true)
             }
             (_, Some(400..=499)) => verdict(L::Failed, U::Failed, R::ProviderRefused, false),
@@ -165,14 +165,21 @@ impl Reservation {
         }
     }
 
+    /// The provider's own usage, if it is terminal and has a price: an end is never refused for what a provider counts.
+    fn exact_usage(&self, end: &UpstreamEnd) -> Option<Usage> {
+        terminal_usage(end).filter(|usage| self.terms.price.cost(usage).is_ok())
+    }
+
     /// `Exact` where the provider's terminal usage is there; otherwise the upper bound of design 4.
     fn metered(&self, end: &UpstreamEnd) -> Metered {
-        if let Some(usage) = exact_usage(end) {
+        if let Some(usage) = self.exact_usage(end) {
             return Metered::Exact(usage);
         }
-        // What a non-streaming provider has produced cannot be seen before it answers.
-        let seen = if self.terms.streaming {
-            end.content_bytes.saturating_add(IN_FLIGHT_TOKENS).saturating_add(end.unseen_bytes_max)
+        // What a non-streaming provider has produced cannot be seen before it answers; and counts that are beyond any
+        // price say nothing about it.
+        let seen = if self.terms.streaming && terminal_usage(end).is_none() {
+            let reported = end.usage.map_or(0, |usage| usage.output_tokens);
+            end.content_bytes.max(reported).saturating_add(IN_FLIGHT_TOKENS).saturating_add(end.unseen_bytes_max)
         } else {
             u64::MAX
         };
@@ -266,7 +273,7 @@ pub fn is_error_envelope(body: &[u8]) -> bool {
 }
 
 /// The provider's own usage, if it is terminal: a count in mid-stream is a placeholder.
-fn exact_usage(end: &UpstreamEnd) -> Option<Usage> {
+fn terminal_usage(end: &UpstreamEnd) -> Option<Usage> {
     let terminal = end.source == SourceEnd::Body(EndClass::Complete) || end.finish_reason.is_some();
     end.usage.filter(|_| terminal)
 }
