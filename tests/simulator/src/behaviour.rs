@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `tokens` | number of content chunks (20) |
 //! | `text=multibyte` | tokens with multi-byte characters and JSON escapes |
+//! | `stamp=1` | every token is `t` and the monotonic clock in µs (16 digits) at its write; not with `text`, `split`, `cut`, `gzip` |
 //! | `finish` | finish reason (`stop`) |
 //! | `prompt_tokens` (12), `completion_tokens` (= `tokens`), `cached_tokens` (0), `reasoning_tokens` (0) | the reported usage |
 //! | `usage=none` | never reports usage, asked for or not |
@@ -57,6 +58,7 @@ pub struct Behaviour {
     pub source: Source,
     pub tokens: u64,
     pub multibyte: bool,
+    pub stamp: bool,
     pub finish: String,
     pub prompt_tokens: u64,
     pub completion_tokens: Option<u64>,
@@ -90,6 +92,7 @@ impl Behaviour {
             source,
             tokens: 20,
             multibyte: false,
+            stamp: false,
             finish: "stop".to_owned(),
             prompt_tokens: 12,
             completion_tokens: None,
@@ -133,13 +136,24 @@ impl Behaviour {
                 .set(key, value)
                 .ok_or_else(|| Refusal::invalid(format!("unknown key or bad value: {key}={value}")))?;
         }
+        behaviour.check_stamp()?;
         Ok(behaviour)
+    }
+
+    /// A stamp must be written at once, in a token of its own.
+    fn check_stamp(&self) -> Result<(), Refusal> {
+        let generated = self.source == Source::Generated && !self.multibyte;
+        if !self.stamp || (generated && self.split.is_none() && self.cut.is_empty() && !self.gzip) {
+            return Ok(());
+        }
+        Err(Refusal::invalid("stamp needs a generated stream without text, split, cut and gzip".to_owned()))
     }
 
     fn set(&mut self, key: &str, value: &str) -> Option<()> {
         match key {
             "tokens" => self.tokens = number(value).filter(|n| *n <= TOKENS_MAX)?,
             "text" => self.multibyte = one_of(value, &[("multibyte", true), ("ascii", false)])?,
+            "stamp" => self.stamp = one_of(value, &[("1", true), ("0", false)])?,
             "finish" => self.finish = value.to_owned(),
             "prompt_tokens" => self.prompt_tokens = number(value)?,
             "completion_tokens" => self.completion_tokens = Some(number(value)?),
@@ -253,6 +267,12 @@ mod tests {
             "gen?tokens=1&tokens=1",
             "gen?status=100",
             "gen?usage=some",
+            "gen?stamp=yes",
+            "gen?stamp=1&split=9",
+            "gen?stamp=1&cut=9",
+            "gen?stamp=1&gzip=1",
+            "gen?stamp=1&text=multibyte",
+            "recording/crlf?stamp=1",
         ] {
             assert_eq!(Behaviour::parse(model).unwrap_err().status, 400, "{model}");
         }

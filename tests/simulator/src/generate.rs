@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::behaviour::Behaviour;
+use crate::stamp;
 
 /// A fixed creation time, so that bodies depend on nothing but the request.
 const CREATED: u64 = 1_790_000_000;
@@ -86,7 +87,13 @@ fn tokens(behaviour: &Behaviour) -> impl Iterator<Item = usize> + use<> {
 }
 
 fn words(behaviour: &Behaviour) -> &'static [&'static str] {
-    if behaviour.multibyte { MULTIBYTE_WORDS } else { WORDS }
+    if behaviour.stamp {
+        &[stamp::PLACEHOLDER]
+    } else if behaviour.multibyte {
+        MULTIBYTE_WORDS
+    } else {
+        WORDS
+    }
 }
 
 /// The usage object that the answer reports.

@@ -4,7 +4,8 @@
 //! `NAME?key=value&key=value` (see [`behaviour`]). The body bytes are a pure
 //! function of the model name, `stream` and `stream_options.include_usage`, so
 //! that a test can ask `GET /__expected` what a client must receive, and
-//! `GET /__log` what was really written to the socket and how it ended.
+//! `GET /__log` what was really written to the socket and how it ended. (With
+//! `stamp=1` the digits of the stamps are not: `GET /__expected` has zeros there.)
 //!
 //! Everything is hand-written over a TCP socket because the faults of interest
 //! (resets, missing chunk terminators, chosen write boundaries) are below what
@@ -20,6 +21,7 @@ mod recordings;
 mod refusal;
 mod script;
 mod server;
+mod stamp;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

@@ -9,6 +9,7 @@ use crate::connection::{Connection, Gone, Note};
 use crate::http;
 use crate::log::{End, Entry};
 use crate::script::Script;
+use crate::stamp;
 
 /// The head of an answer.
 pub(crate) fn head(status: u16, headers: &[(&'static str, String)], length: Option<usize>, close: bool) -> String {
@@ -121,7 +122,13 @@ async fn send_body(
         }
         let note = Note { status: None, end: at_last.filter(|_| last == Some(end)) };
         let piece = &script.events.bytes[position..end];
-        connection.write_body(piece, script.chunked, entry, note).await?;
+        if script.stamps.is_empty() {
+            connection.write_body(piece, script.chunked, entry, note).await?;
+        } else {
+            let mut stamped = piece.to_vec();
+            stamp::overlay(&mut stamped, position, &script.stamps, stamp::now_us());
+            connection.write_body(&stamped, script.chunked, entry, note).await?;
+        }
         position = end;
         pause_at(connection, script, position).await?;
     }

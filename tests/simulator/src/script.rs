@@ -10,6 +10,7 @@ use crate::generate::{self, Events};
 use crate::log::End;
 use crate::recordings::{self, Recordings};
 use crate::refusal::Refusal;
+use crate::stamp;
 
 /// What a request asks for, as far as the answer depends on it.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +30,8 @@ pub(crate) struct Script {
     pub(crate) chunked: bool,
     /// The whole body, as if there were no fault.
     pub(crate) events: Events,
+    /// Where the stamps start that are filled in when they are written.
+    pub(crate) stamps: Vec<usize>,
     /// Where each write ends, in rising order. The last one ends where sending ends.
     pub(crate) writes: Vec<usize>,
     /// How the answer ends after the last write.
@@ -67,6 +70,7 @@ impl Script {
             // Only a chunked body can end early and cleanly.
             chunked: streamed || end == End::Cut,
             writes: write_ends(behaviour, &events, stop, pause.map(|(at, _)| at)),
+            stamps: if behaviour.stamp && streamed { stamp::offsets(&events.bytes) } else { Vec::new() },
             events,
             end,
             pause,
@@ -86,6 +90,7 @@ impl Script {
             headers: vec![("content-type", "application/json".to_owned())],
             chunked: false,
             writes: events.ends.clone(),
+            stamps: Vec::new(),
             events,
             end: End::Complete,
             pause: None,

@@ -250,3 +250,24 @@ fn chunked_requests_and_expect_continue_are_understood() {
     client.send(format!("{:x}\r\n{second}\r\n0\r\n\r\n", second.len()).as_bytes());
     assert_eq!(client.answer().json()["object"], "chat.completion");
 }
+
+#[test]
+fn stamped_tokens_say_when_they_were_sent() {
+    let sim = Sim::start();
+    let model = "gen?tokens=3&interval_ms=20&stamp=1";
+    let answer = sim.streamed(model);
+    let expected = sim.expected(model, "");
+    let text = answer.text();
+    let stamps: Vec<u64> = chunks(&text)
+        .iter()
+        .filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str())
+        .filter(|content| !content.is_empty())
+        .map(|content| content.trim_start().strip_prefix('t').unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(stamps.len(), 3);
+    // Two intervals of 20 ms; a timer may fire a little early but never by half.
+    assert!(stamps.is_sorted() && stamps[2] - stamps[0] >= 20_000, "{stamps:?}");
+    // But for the digits of the stamps, the body is the expected one.
+    let masked = stamps.iter().fold(text, |text, stamp| text.replace(&format!("{stamp:016}"), &"0".repeat(16)));
+    assert_eq!(masked.as_bytes(), expected);
+}
