@@ -59,19 +59,36 @@ fn is_usage_chunk(event: &[u8]) -> bool {
     chunk["choices"].as_array().is_some_and(Vec::is_empty) && chunk["usage"].is_object()
 }
 
-/// The stream's events as they are on the wire, each with its blank line (LF only, as the simulator sends them). A
-/// part of an event at the end counts as one.
+/// The stream's events as they are on the wire, each with its blank line. A part of an event at the end counts as one.
 #[must_use]
 pub fn whole_events(stream: &[u8]) -> Vec<&[u8]> {
     let mut events = Vec::new();
     let mut rest = stream;
     while !rest.is_empty() {
-        let blank = rest.windows(2).position(|pair| pair == b"\n\n");
-        let (event, after) = rest.split_at(blank.map_or(rest.len(), |at| at + 2));
+        let (event, after) = rest.split_at(event_length(rest));
         events.push(event);
         rest = after;
     }
     events
+}
+
+/// Length of the first event with the blank line that ends it; lines end with LF, CRLF or CR.
+fn event_length(stream: &[u8]) -> usize {
+    let mut line_begins = true;
+    let mut at = 0;
+    while at < stream.len() {
+        let ends = match stream[at] {
+            b'\r' if stream.get(at + 1) == Some(&b'\n') => 2,
+            b'\r' | b'\n' => 1,
+            _ => 0,
+        };
+        at += ends.max(1);
+        if ends > 0 && line_begins {
+            return at;
+        }
+        line_begins = ends > 0;
+    }
+    at
 }
 
 /// The offset after each event.
@@ -172,6 +189,14 @@ mod tests {
         assert_eq!(read.len(), 2);
         assert_eq!((read[0].name.as_str(), read[0].data.as_str()), ("x", "a\nb"));
         assert_eq!((read[1].data.as_str(), read[1].id.as_deref()), ("c", Some("7")));
+    }
+
+    #[test]
+    fn events_end_at_blank_lines_of_any_kind() {
+        assert_eq!(
+            event_ends(b"data: a\n\ndata: b\r\n\r\ndata: c\r\rdata: d\n: e\r\n\ndata: f\n"),
+            [9, 20, 29, 43, 51]
+        );
     }
 
     #[test]

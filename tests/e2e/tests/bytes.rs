@@ -56,6 +56,23 @@ fn assert_passes(world: &World, client: &Client, recording: &Recording, cut: &st
 }
 
 #[test]
+fn built_in_recordings_pass_unchanged_whatever_ends_their_lines() {
+    let (world, client) = world("built-in recordings");
+    let usages = [("crlf", (11, 14)), ("multibyte", (21, 24)), ("tool-calls", (88, 37))];
+    for (name, (input_tokens, output_tokens)) in usages {
+        for cut in ["", "split=1", "split=2", "coalesce=1000"] {
+            let plain = Chat::stream(&format!("recording/{name}?{cut}"));
+            for chat in [plain.clone().with_usage(), plain] {
+                let (id, got) = stream(&client, &chat);
+                assert_bytes!(got, world.simulator.expected(&chat), "{}", chat.model());
+                assert_completed(&client.wait_until_settled(&id), input_tokens, output_tokens);
+                assert_bytes!(client.read_all_from(&id, 0), got, "the stored stream");
+            }
+        }
+    }
+}
+
+#[test]
 fn recorded_streams_lose_only_the_usage_chunk_that_the_client_did_not_ask_for() {
     let Some(folder) = folder() else { return };
     let (world, client) = world("recorded streams without usage");

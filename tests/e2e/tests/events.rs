@@ -47,7 +47,7 @@ fn assert_events(got: &[Event], bytes: &[u8], after: usize) {
 #[test]
 fn events_carry_the_offset_after_them() {
     let (world, client) = world("events");
-    for model in ["gen?tokens=20", "gen?tokens=20&text=multibyte&split=5"] {
+    for model in ["gen?tokens=20", "gen?tokens=20&text=multibyte&split=5", "recording/crlf?split=9"] {
         let chat = Chat::stream(model).tag(&unique("events"));
         let bytes = world.simulator.expected(&chat);
         let (mut exchange, id) = client.begin(&chat);

@@ -19,7 +19,7 @@ fn panic_beside(name: &str, path_of: impl Fn(&str) -> String) {
     let mut got = exchange.read(500);
     for _ in 0..3 {
         let reply = client.post(&path_of(&id));
-        assert_eq!(reply.status, 500, "{}", reply.text());
+        assert!(matches!(reply.status, 500 | 503), "{}: {}", reply.status, reply.text());
         assert!(!reply.text().contains("src/"), "no place in the source is shown: {}", reply.text());
         got.extend(exchange.read(300));
     }
@@ -55,7 +55,8 @@ fn a_panic_in_another_object_disturbs_no_generation() {
     let chat = Chat::stream("gen?tokens=60&interval_ms=10").tag(&unique("beside"));
     let (mut exchange, id) = client.begin(&chat);
     let mut got = exchange.read(500);
-    assert_eq!(client.post(&format!("/__test/panic-object/{other_id}")).status, 500);
+    let reply = client.post(&format!("/__test/panic-object/{other_id}"));
+    assert!(matches!(reply.status, 500 | 503), "{}: {}", reply.status, reply.text());
     got.extend(exchange.finish().clean());
     assert_bytes!(got, world.simulator.expected(&chat));
     assert_completed(&client.wait_until_settled(&id), 12, 60);

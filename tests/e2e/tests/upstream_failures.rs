@@ -65,15 +65,20 @@ fn assert_resolved(generation: &Value, status: u16, what: &str) -> u64 {
     assert_estimated(generation)
 }
 
-/// A model that dies at a byte near token 50 of 100, at the end of an event or inside one.
+/// A model that dies at a byte soon after token 50 of 100, at the end of an event or inside one.
 fn dying(world: &World, fault: &str, at_event_end: bool) -> (Chat, String, usize) {
     let tag = unique("dies");
-    for k in 7_000..12_000 {
+    let dying_at = |k: usize| {
         let model = format!("gen?tokens=100&prompt_tokens=5&interval_ms=2&{fault}={k}");
         let chat = Chat::stream(&model).tag(&tag);
-        // The text depends on the model's name, thus on k: try until k is where it should be.
         let ends = event_ends(&world.simulator.sent_for(&chat));
-        if (ends[50]..=ends[56]).contains(&k) && ends.contains(&k) == at_event_end {
+        (chat, ends)
+    };
+    let from = dying_at(99_999).1[51];
+    for k in from..from + 3_000 {
+        // The text depends on the model's name, thus on k: try until k is where it should be.
+        let (chat, ends) = dying_at(k);
+        if ends[50] <= k && k < ends[90] && ends.contains(&k) == at_event_end {
             return (chat, tag, k);
         }
     }
@@ -88,10 +93,13 @@ fn assert_dies(world: &World, client: &Client, fault: &str, at_event_end: bool, 
     let got = exchange.finish().clean();
     let broken = assert_broken(&got, &expected);
     assert_eq!(broken.code, "upstream_interrupted", "{what}");
-    // A reset may overtake bytes that were on the way; the two other ends do not.
-    assert!(broken.prefix_len <= k && (fault == "reset_at" || broken.prefix_len == k), "{what}: {broken:?}");
-    if at_event_end && fault != "reset_at" {
-        assert!(got[k..].starts_with(b"data: {\"error\""), "{what}: no blank line where none is needed");
+    // Half an event is of no use to anybody, so it may be left out. A reset may overtake bytes that were on the way;
+    // the two other ends do not.
+    let last_whole = event_ends(&expected).into_iter().take_while(|end| *end <= k).last().expect("events");
+    let kept = broken.prefix_len;
+    assert!(kept == k || kept == last_whole || (fault == "reset_at" && kept < k), "{what}: {broken:?} of {last_whole}");
+    if at_event_end {
+        assert!(got[kept..].starts_with(b"data: {\"error\""), "{what}: no blank line where none is needed");
     }
 
     let settled = client.wait_until_settled(&id);
@@ -152,10 +160,17 @@ fn a_detached_stream_that_dies_ends_with_an_error_for_who_comes_back() {
 fn an_answer_in_one_piece_that_dies_is_a_bad_gateway() {
     for (mode, route) in modes() {
         let (world, client) = world(&format!("dies in one piece, {mode}"), route);
-        for fault in ["fin_at=150", "reset_at=150", "fin_at=0", "drop=1"] {
+        let faults = [
+            ("fin_at=150", "upstream_interrupted"),
+            ("reset_at=150", "upstream_interrupted"),
+            ("end_at=150", "upstream_interrupted"),
+            ("fin_at=0", "upstream_interrupted"),
+            ("drop=1", "upstream_failed"),
+        ];
+        for (fault, code) in faults {
             let tag = unique("piece");
             let reply = client.chat(&Chat::complete(&format!("gen?tokens=40&{fault}")).tag(&tag));
-            reply.assert_envelope(502, "upstream_failed");
+            reply.assert_envelope(502, code);
             assert_eq!(world.simulator.log(&tag).len(), 1, "{mode}, {fault}: one call");
             let settled = client.wait_until_settled(reply.required("x-generation-id"));
             assert_eq!(settled["lifecycle"], "failed", "{mode}, {fault}: {settled}");
@@ -181,7 +196,7 @@ fn a_reset_before_the_head_is_a_bad_gateway_and_is_not_repeated() {
 }
 
 #[test]
-fn a_provider_that_cannot_be_reached_costs_nothing() {
+fn a_provider_that_cannot_be_reached_is_a_bad_gateway_and_is_resolved() {
     for (mode, route) in modes() {
         let (_world, client) = world(&format!("unreachable, {mode}"), route.with("provider", DEAD_PROVIDER));
         for chat in [Chat::stream("gen?tokens=3"), Chat::complete("gen?tokens=3")] {
@@ -189,9 +204,13 @@ fn a_provider_that_cannot_be_reached_costs_nothing() {
             reply.assert_envelope(502, "upstream_failed");
             let settled = client.wait_until_settled(reply.required("x-generation-id"));
             assert_eq!(settled["lifecycle"], "failed", "{mode}: {settled}");
+            // workerd reports a refused connection and a reset after the request with the same words, so nothing here
+            // proves that the request was not sent: an upper bound, flagged, or nothing.
+            if settled["settlement"] != "released" {
+                assert_estimated(&settled);
+            }
         }
-        let balance = client.wait_until_nothing_is_held();
-        assert_eq!(balance.spent, 0, "{mode}: a refused connection proves that nothing was sent: {balance:?}");
+        client.wait_until_nothing_is_held();
     }
 }
 
