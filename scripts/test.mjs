@@ -34,6 +34,14 @@ async function testScripts() {
   await run(process.execPath, ['--test', '--test-reporter=spec', ...files.map((name) => inRoot('scripts', 'tests', name))]);
 }
 
+/** The demo page and its client module, in a real Chromium where there is one; the tests say so where there is none. */
+async function testBrowser(environment) {
+  await run('cargo', ['build', '--package', 'holdfast-simulator']);
+  const files = readdirSync(inRoot('tests', 'browser')).filter((name) => name.endsWith('.test.mjs'));
+  const paths = files.map((name) => inRoot('tests', 'browser', name));
+  await run(process.execPath, ['--test', '--test-reporter=spec', ...paths], { env: { ...environment, ...testEnvironment } });
+}
+
 async function dryRunDeploy() {
   await runQuietly('wrangler deploy --dry-run', process.execPath, [WRANGLER, 'deploy', '--dry-run'], { env: wranglerEnvironment });
   ok('wrangler deploy --dry-run');
@@ -52,10 +60,11 @@ const STEPS = {
   scripts: testScripts,
   deploy: dryRunDeploy,
   tests: (environment, args) => run('cargo', ['test', ...(args.length ? args : ['--workspace'])], { env: { ...environment, ...testEnvironment } }),
+  browser: testBrowser,
 };
 
 /** Steps whose result another step uses. */
-const NEEDS = { deploy: ['build'], tests: ['build', 'build-test'] };
+const NEEDS = { deploy: ['build'], browser: ['build'], tests: ['build', 'build-test'] };
 
 function chooseSteps(only) {
   const names = Object.keys(STEPS);
