@@ -6,7 +6,7 @@ use super::{
     Lease, Lifecycle, LogFacts, Reply, Reservation, ResponseHead, Settlement, Tombstone, Transition, UpstreamEnd,
     UpstreamState,
 };
-use crate::deadline::{DeadlineName, backoff_ms};
+use crate::deadline::backoff_ms;
 use crate::ids::{AttemptId, Identity};
 use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
 use crate::policy::{OnDisconnect, Owner, Terms};
@@ -398,26 +398,16 @@ impl Reservation {
         }
         let overdue = self.overdue(log, now).filter(|_| self.attempt.abort.is_none());
         if let Some(cause) = overdue {
-            return self.abort(cause, now, "wake");
+            let mut next = self.clone();
+            if drives_here {
+                next.attempt.lease.renewed_at = now;
+            }
+            return next.abort(cause, now, "wake");
         }
         if drives_here && self.lease_is_short(log, heartbeat_ms, now) {
             return self.renewed(now, Reply::Done);
         }
         Transition::unchanged(Reply::Done)
-    }
-
-    fn overdue(&self, log: &LogFacts, now: UnixMillis) -> Option<AbortCause> {
-        if self.total_deadline() <= now {
-            return Some(AbortCause::TotalTimeout);
-        }
-        if self.grace_deadline().is_some_and(|at| at <= now) {
-            return Some(AbortCause::Disconnect);
-        }
-        match self.silence_deadline(log)? {
-            (DeadlineName::FirstByte, at) if at <= now => Some(AbortCause::FirstByteTimeout),
-            (DeadlineName::Idle, at) if at <= now => Some(AbortCause::IdleTimeout),
-            _ => None,
-        }
     }
 
     /// The lease is over and no driver lives: a new epoch fences the old one. The socket was the only lever, and it

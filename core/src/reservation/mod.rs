@@ -15,11 +15,11 @@
 
 mod apply;
 mod conclude;
+mod deadlines;
 
 pub use apply::refused_row;
 pub use conclude::{Conclusion, IN_FLIGHT_TOKENS, SourceEnd, UpstreamEnd, is_error_envelope};
 
-use crate::deadline::{DeadlineName, Earliest};
 use crate::ids::{AttemptId, Identity};
 use crate::ledger::{Posting, ReasonCode};
 use crate::money::Micros;
@@ -444,78 +444,7 @@ pub struct Transition {
     pub reply: Reply,
 }
 
-impl Reservation {
-    /// When the driver counts as lost.
-    #[must_use]
-    pub fn lease_expires_at(&self, log: &LogFacts) -> UnixMillis {
-        let renewed = self.attempt.lease.renewed_at;
-        log.last_append_at.map_or(renewed, |at| at.max(renewed)).plus(self.terms.lease_ms)
-    }
-
-    /// When the provider must have sent something, and what is missed then.
-    fn silence_deadline(&self, log: &LogFacts) -> Option<(DeadlineName, UnixMillis)> {
-        match (self.attempt.responded_at, self.attempt.submitted_at) {
-            (Some(responded_at), _) => {
-                let last = log.last_append_at.map_or(responded_at, |at| at.max(responded_at));
-                Some((DeadlineName::Idle, last.plus(self.terms.idle_ms)))
-            }
-            (None, Some(submitted_at)) => Some((DeadlineName::FirstByte, submitted_at.plus(self.terms.first_byte_ms))),
-            (None, None) => None,
-        }
-    }
-
-    fn total_deadline(&self) -> UnixMillis {
-        self.attempt.submitted_at.unwrap_or(self.created_at).plus(self.terms.total_ms)
-    }
-
-    fn grace_deadline(&self) -> Option<UnixMillis> {
-        let waiting = self.lifecycle == Lifecycle::Detached
-            && self.terms.on_disconnect == crate::policy::OnDisconnect::Cancel
-            && self.attempt.abort.is_none();
-        self.connection.disconnected_at.filter(|_| waiting).map(|at| at.plus(self.terms.grace_ms))
-    }
-
-    fn earliest(&self, log: &LogFacts, now: UnixMillis, heartbeat_ms: u64) -> Earliest {
-        let deliveries = self
-            .deliveries
-            .iter()
-            .fold(Earliest::default(), |earliest, delivery| earliest.and(DeadlineName::Outbox, delivery.next_at));
-        if self.lifecycle.is_terminal() {
-            let kept_until = self
-                .ended_at
-                .filter(|_| !self.content_deleted)
-                .map(|at| at.plus(self.terms.retention_s.saturating_mul(1_000)));
-            return deliveries.and_maybe(DeadlineName::Retention, kept_until);
-        }
-        if self.attempt.upstream == UpstreamState::Unknown {
-            return deliveries.and_maybe(DeadlineName::Reconcile, self.reconcile_at);
-        }
-        let mut earliest = deliveries
-            .and(DeadlineName::Lease, self.lease_expires_at(log))
-            .and(DeadlineName::Heartbeat, now.plus(heartbeat_ms));
-        if self.attempt.abort.is_none() {
-            earliest = earliest
-                .and(DeadlineName::Total, self.total_deadline())
-                .and_maybe(DeadlineName::Grace, self.grace_deadline());
-            if let Some((name, at)) = self.silence_deadline(log) {
-                earliest = earliest.and(name, at);
-            }
-        }
-        earliest
-    }
-}
-
 impl Aggregate {
-    /// When the object must be woken. `heartbeat_ms` bounds the sleep while a driver runs.
-    #[must_use]
-    pub fn next_wake(&self, log: &LogFacts, now: UnixMillis, heartbeat_ms: u64) -> Option<UnixMillis> {
-        match self {
-            Self::Vacant => None,
-            Self::Tombstone(tombstone) => tombstone.deliveries.iter().map(|delivery| delivery.next_at).min(),
-            Self::Live(reservation) => reservation.earliest(log, now, heartbeat_ms).at(),
-        }
-    }
-
     /// The postings that are due for delivery.
     pub fn due_deliveries(&self, now: UnixMillis) -> impl Iterator<Item = &Delivery> {
         let deliveries: &[Delivery] = match self {

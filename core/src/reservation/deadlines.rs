@@ -1,0 +1,96 @@
+//! When something is due: functions of the rows and of now, never of an alarm.
+
+use super::{AbortCause, Aggregate, Lifecycle, LogFacts, Reservation, UpstreamState};
+use crate::deadline::{DeadlineName, Earliest};
+use crate::policy::OnDisconnect;
+use crate::time::UnixMillis;
+
+impl Reservation {
+    /// When the driver counts as lost.
+    #[must_use]
+    pub fn lease_expires_at(&self, log: &LogFacts) -> UnixMillis {
+        let renewed = self.attempt.lease.renewed_at;
+        log.last_append_at.map_or(renewed, |at| at.max(renewed)).plus(self.terms.lease_ms)
+    }
+
+    /// When the provider must have sent something, and what is missed then.
+    fn silence_deadline(&self, log: &LogFacts) -> Option<(DeadlineName, UnixMillis)> {
+        match (self.attempt.responded_at, self.attempt.submitted_at) {
+            (Some(responded_at), _) => {
+                let last = log.last_append_at.map_or(responded_at, |at| at.max(responded_at));
+                Some((DeadlineName::Idle, last.plus(self.terms.idle_ms)))
+            }
+            (None, Some(submitted_at)) => Some((DeadlineName::FirstByte, submitted_at.plus(self.terms.first_byte_ms))),
+            (None, None) => None,
+        }
+    }
+
+    fn total_deadline(&self) -> UnixMillis {
+        self.attempt.submitted_at.unwrap_or(self.created_at).plus(self.terms.total_ms)
+    }
+
+    fn grace_deadline(&self) -> Option<UnixMillis> {
+        let waiting = self.lifecycle == Lifecycle::Detached
+            && self.terms.on_disconnect == OnDisconnect::Cancel
+            && self.attempt.abort.is_none();
+        self.connection.disconnected_at.filter(|_| waiting).map(|at| at.plus(self.terms.grace_ms))
+    }
+
+    /// When a driver is told to stop. Of two at the same time the first named here counts.
+    fn stop_deadlines(&self, log: &LogFacts) -> Earliest {
+        let earliest = Earliest::default()
+            .and(DeadlineName::Total, self.total_deadline())
+            .and_maybe(DeadlineName::Grace, self.grace_deadline());
+        self.silence_deadline(log).map_or(earliest, |(name, at)| earliest.and(name, at))
+    }
+
+    fn earliest(&self, log: &LogFacts, now: UnixMillis, heartbeat_ms: u64) -> Earliest {
+        let deliveries = self
+            .deliveries
+            .iter()
+            .fold(Earliest::default(), |earliest, delivery| earliest.and(DeadlineName::Outbox, delivery.next_at));
+        if self.lifecycle.is_terminal() {
+            let kept_until = self
+                .ended_at
+                .filter(|_| !self.content_deleted)
+                .map(|at| at.plus(self.terms.retention_s.saturating_mul(1_000)));
+            return deliveries.and_maybe(DeadlineName::Retention, kept_until);
+        }
+        if self.attempt.upstream == UpstreamState::Unknown {
+            return deliveries.and_maybe(DeadlineName::Reconcile, self.reconcile_at);
+        }
+        let earliest = deliveries
+            .and(DeadlineName::Lease, self.lease_expires_at(log))
+            .and(DeadlineName::Heartbeat, now.plus(heartbeat_ms));
+        let stop = self.stop_deadlines(log);
+        match (stop.name(), stop.at()) {
+            (Some(name), Some(at)) if self.attempt.abort.is_none() => earliest.and(name, at),
+            _ => earliest,
+        }
+    }
+
+    /// What was missed first: a late wake-up finds the same cause as one in time.
+    pub(super) fn overdue(&self, log: &LogFacts, now: UnixMillis) -> Option<AbortCause> {
+        let earliest = self.stop_deadlines(log);
+        let missed = earliest.name().filter(|_| earliest.at().is_some_and(|at| at <= now))?;
+        match missed {
+            DeadlineName::Total => Some(AbortCause::TotalTimeout),
+            DeadlineName::Grace => Some(AbortCause::Disconnect),
+            DeadlineName::FirstByte => Some(AbortCause::FirstByteTimeout),
+            DeadlineName::Idle => Some(AbortCause::IdleTimeout),
+            _ => None,
+        }
+    }
+}
+
+impl Aggregate {
+    /// When the object must be woken. `heartbeat_ms` bounds the sleep while a driver runs.
+    #[must_use]
+    pub fn next_wake(&self, log: &LogFacts, now: UnixMillis, heartbeat_ms: u64) -> Option<UnixMillis> {
+        match self {
+            Self::Vacant => None,
+            Self::Tombstone(tombstone) => tombstone.deliveries.iter().map(|delivery| delivery.next_at).min(),
+            Self::Live(reservation) => reservation.earliest(log, now, heartbeat_ms).at(),
+        }
+    }
+}
