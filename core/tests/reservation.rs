@@ -1,0 +1,31 @@
+//! The reservation aggregate: one generation from its start to its settlement. Numbers are those of the invariants in
+//! the crate's documentation; sections are those of the tables in [`holdfast_core::reservation`].
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "reservation/amounts.rs"]
+mod amounts;
+#[path = "reservation/commands.rs"]
+mod commands;
+#[path = "reservation/conclusions.rs"]
+mod conclusions;
+#[path = "reservation/deadlines.rs"]
+mod deadlines;
+#[path = "reservation/disconnects.rs"]
+mod disconnects;
+#[path = "reservation/histories.rs"]
+mod histories;
+#[path = "reservation/model.rs"]
+mod model;
+#[path = "reservation/outbox.rs"]
+mod outbox;
+#[path = "reservation/views.rs"]
+mod views;
+#[path = "reservation/world.rs"]
+mod world;

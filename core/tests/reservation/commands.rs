@@ -1,0 +1,185 @@
+//! Every state with every command: what it answers, whether it writes, where it leads, or why it is refused.
+
+use super::world::*;
+use holdfast_core::policy::Terms;
+use holdfast_core::refusal::Refusal;
+use holdfast_core::reservation::{AbortCause, Command, SourceEnd, UpstreamState, refused_row};
+
+/// One of each state that rules tell apart. The clock stands 100 ms after the start, or where the state begins.
+fn states() -> Vec<(&'static str, World)> {
+    let observed = Terms { observation_ms: 5_000, ..terms() };
+    let after = |mut world: World, command: Command| {
+        world.at(100).take(&command).unwrap();
+        world
+    };
+    vec![
+        ("vacant", World::new()),
+        ("tombstone", after(World::new(), never_started(1, &terms()))),
+        ("prepared", World::prepared(&terms())),
+        ("submitted", World::submitted(&terms())),
+        ("processing", World::processing(&terms())),
+        ("detached", after(World::processing(&terms()), readers(0))),
+        ("grace", after(World::processing(&cancels(500)), readers(0))),
+        ("cancelling", after(World::processing(&terms()), Command::Cancel)),
+        ("unknown", World::lost(&observed)),
+        ("completed", after(World::processing(&terms()), end(1, complete(1, 1)))),
+        ("cancelled", {
+            let world = after(World::processing(&terms()), Command::Cancel);
+            after(world, end(1, ended(SourceEnd::Aborted)))
+        }),
+        ("failed", after(World::submitted(&terms()), end(1, ended(SourceEnd::NoResponse { provably_unsent: true })))),
+    ]
+}
+
+fn command(name: &str, world: &World) -> Command {
+    let epoch = world.epoch();
+    match name {
+        "start" => start(1, &terms()),
+        "start other" => start(2, &terms()),
+        "submit" => Command::Submit { epoch },
+        "respond" => respond(epoch),
+        "append" => Command::Append { epoch, bytes: 7 },
+        "heartbeat" => Command::Append { epoch, bytes: 0 },
+        "end" => end(epoch, complete(1, 1)),
+        "old submit" => Command::Submit { epoch: epoch - 1 },
+        "old respond" => respond(epoch - 1),
+        "old append" => Command::Append { epoch: epoch - 1, bytes: 7 },
+        "old end" => end(epoch - 1, complete(1, 1)),
+        "new end" => end(epoch + 1, complete(1, 1)),
+        "no reader" => readers(0),
+        "reader" => readers(1),
+        "cancel" => Command::Cancel,
+        "wake alive" => wake(true),
+        "wake" => wake(false),
+        "resolve" => never_started(1, &terms()),
+        "acknowledge" => Command::Acknowledge { posting_id: "unknown".into() },
+        "undelivered" => Command::DeliveryFailed { posting_id: "unknown".into() },
+        other => panic!("{other}"),
+    }
+}
+
+/// Rows are commands, columns are states. A driver's write is checked for existence, then epoch, then state.
+/// Sources: design 2 (machines), 4.2 (Start, Resolve), 7 (lease, epoch); seed 1, "A Practical Reservation Lifecycle".
+const TABLE: &str = "
+            | vacant      | tombstone      | prepared                            | submitted                           | processing                          | detached                            | grace                               | cancelling             | unknown                       | completed    | cancelled    | failed
+start       | started>active | !never_started | again=                           | again=                              | again=                              | again=                              | again=                              | again=                 | again=                        | again=       | again=       | again=
+start other | started>active | !never_started | !identity_conflict               | !identity_conflict                  | !identity_conflict                  | !identity_conflict                  | !identity_conflict                  | !identity_conflict     | !identity_conflict            | !identity_conflict | !identity_conflict | !identity_conflict
+submit      | !not_found  | !never_started | continue                            | !wrong_state                        | !wrong_state                        | !wrong_state                        | !wrong_state                        | !wrong_state           | !wrong_state                  | !wrong_state | !wrong_state | !wrong_state
+respond     | !not_found  | !never_started | !wrong_state                        | continue                            | continue=                           | continue=                           | continue=                           | stop=                  | !wrong_state                  | !wrong_state | !wrong_state | !wrong_state
+append      | !not_found  | !never_started | continue=                           | continue=                           | continue=                           | continue=                           | continue=                           | stop=                  | continue=                     | !wrong_state | !wrong_state | !wrong_state
+heartbeat   | !not_found  | !never_started | continue=                           | continue=                           | continue=                           | continue=                           | continue=                           | stop=                  | continue                      | !wrong_state | !wrong_state | !wrong_state
+end         | !not_found  | !never_started | done>failed+close                   | done>failed+close                   | done>completed+close                | done>completed+close                | done>completed+close                | done>completed+close   | done>failed+close             | !wrong_state | !wrong_state | !wrong_state
+old submit  | !not_found  | !never_started | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch           | !stale_epoch                  | !stale_epoch | !stale_epoch | !stale_epoch
+old respond | !not_found  | !never_started | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch           | !stale_epoch                  | !stale_epoch | !stale_epoch | !stale_epoch
+old append  | !not_found  | !never_started | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch           | !stale_epoch                  | !stale_epoch | !stale_epoch | !stale_epoch
+old end     | !not_found  | !never_started | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch           | !stale_epoch                  | !stale_epoch | !stale_epoch | !stale_epoch
+new end     | !not_found  | !never_started | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch           | !stale_epoch                  | !stale_epoch | !stale_epoch | !stale_epoch
+no reader   | !not_found  | !never_started | done>detached                       | done>detached                       | done>detached                       | done=                               | done=                               | done                   | done=                         | done=        | done=        | done=
+reader      | !not_found  | !never_started | done=                               | done=                               | done=                               | done>active                         | done>active                         | done=                  | done>active                   | done=        | done=        | done=
+cancel      | !not_found  | !never_started | requested>cancellation_requested+abort | requested>cancellation_requested+abort | requested>cancellation_requested+abort | requested>cancellation_requested+abort | requested>cancellation_requested+abort | requested= | requested>cancellation_requested+abort | none= | requested= | none=
+wake alive  | !not_found  | done=          | done=                               | done=                               | done=                               | done=                               | done=                               | done=                  | done=                         | done=        | done=        | done=
+wake        | !not_found  | done=          | done=                               | done=                               | done=                               | done=                               | done=                               | done=                  | done=                         | done=        | done=        | done=
+resolve     | done        | done=          | again=                              | again=                              | again=                              | again=                              | again=                              | again=                 | again=                        | again=       | again=       | again=
+acknowledge | !not_found  | done=          | done=                               | done=                               | done=                               | done=                               | done=                               | done=                  | done=                         | done=        | done=        | done=
+undelivered | !not_found  | done=          | done=                               | done=                               | done=                               | done=                               | done=                               | done=                  | done=                         | done=        | done=        | done=
+";
+
+fn cells(line: &str) -> Vec<&str> {
+    line.split('|').map(str::trim).collect()
+}
+
+#[test]
+fn every_state_with_every_command() {
+    let mut lines = TABLE.trim_matches('\n').lines();
+    let columns = cells(lines.next().unwrap());
+    let states = states();
+    assert_eq!(columns[1..], states.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    let mut wrong = Vec::new();
+    for row in lines.map(cells) {
+        assert_eq!(row.len(), columns.len(), "{row:?}");
+        for ((state, world), expected) in states.iter().zip(&row[1..]) {
+            let command = command(row[0], world);
+            let result = world.ask(&command);
+            let said = said(&world.aggregate, &result);
+            if said != *expected {
+                wrong.push(format!("{} in {state}: {said}, not {expected}", row[0]));
+            }
+            // Invariant 5: a write of an older epoch, or one that came too late, leaves a record.
+            let recorded = result.err().and_then(|refusal| refused_row(&command, &refusal, world.now));
+            let must = matches!(*expected, "!stale_epoch" | "!wrong_state");
+            assert_eq!(recorded.is_some(), must, "{} in {state}", row[0]);
+            if let Some(recorded) = recorded {
+                assert_eq!(
+                    (recorded.at, &*recorded.command, &*recorded.outcome),
+                    (world.now, command.name(), &expected[1..])
+                );
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Invariant 12: an attempt is submitted once, whatever else happens before or after.
+#[test]
+fn a_submission_is_never_repeated() {
+    for (state, world) in states() {
+        let accepted = world.ask(&Command::Submit { epoch: world.epoch() }).is_ok();
+        assert_eq!(accepted, state == "prepared", "{state}");
+    }
+}
+
+/// A cancel that comes before the submission stops it: nothing is sent.
+#[test]
+fn a_cancel_before_the_submission_stops_it() {
+    let mut world = World::prepared(&terms());
+    world.take(&Command::Cancel).unwrap();
+    assert_eq!(world.say(&Command::Submit { epoch: 1 }), "stop=");
+    assert_eq!(world.live().attempt.upstream, UpstreamState::Prepared);
+    world.take(&end(1, ended(SourceEnd::Aborted))).unwrap();
+    assert_eq!(world.postings[0].kind, holdfast_core::ledger::PostingKind::Release, "provably unsent");
+}
+
+/// A repeated answer of the provider changes nothing: the head stands and no deadline moves (invariant 8).
+#[test]
+fn a_repeated_respond_moves_nothing() {
+    let mut world = World::processing(&terms());
+    let (before, due) = (world.aggregate.clone(), world.next_wake());
+    for repeated in [respond(1), Command::Respond { epoch: 1, head: None }] {
+        let said = world.at(900).say(&repeated);
+        assert_eq!((said.as_str(), &world.aggregate), ("continue=", &before));
+    }
+    assert_eq!(world.at(0).next_wake(), due);
+}
+
+/// An answer without a submission would turn "provably unsent" into a lie; one after a take-over has nobody to drive it.
+#[test]
+fn an_answer_needs_a_submission() {
+    for mut world in [World::prepared(&terms()), World::lost(&Terms { observation_ms: 5_000, ..terms() })] {
+        let before = world.aggregate.clone();
+        let refused = world.take(&respond(world.epoch()));
+        assert_eq!(refused, Err(Refusal::WrongState { state: "not submitted".into() }));
+        assert_eq!(world.aggregate, before);
+        assert_eq!(world.outcomes().last(), Some(&"wrong_state"), "invariant 5");
+    }
+}
+
+/// A second cancel gets the first one's answer, also after the end (design 2; seed 1, "Cancellation Requested").
+#[test]
+fn the_first_cancel_stands() {
+    let mut world = World::processing(&terms());
+    let first = world.at(10).take(&Command::Cancel).unwrap().reply;
+    assert_eq!(world.at(20).take(&Command::Cancel).unwrap().reply, first);
+    // Completion wins the race.
+    assert_eq!(world.at(30).say(&end(1, complete(10, 10))), "done>completed+close");
+    assert_eq!(world.at(40).take(&Command::Cancel).unwrap().reply, first);
+}
+
+/// A cancel behind a timeout is recorded; why the driver was stopped does not change.
+#[test]
+fn a_cancel_behind_a_timeout_does_not_change_the_cause() {
+    let mut world = World::submitted(&terms());
+    assert_eq!(world.at(2_000).say(&wake(true)), "stop+abort");
+    assert_eq!(world.say(&Command::Cancel), "requested>cancellation_requested");
+    assert_eq!(world.live().attempt.abort, Some(AbortCause::FirstByteTimeout));
+    assert_eq!(world.outcomes(), ["abort_first_byte_timeout", "already_stopping"]);
+}
