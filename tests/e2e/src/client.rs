@@ -178,6 +178,14 @@ impl Client {
         Exchange::send(self.port, &chat.request(&self.key))
     }
 
+    /// [`Client::open`] at a server that may be gone.
+    ///
+    /// # Errors
+    /// The server did not take the request.
+    pub fn try_open(&self, chat: &Chat) -> std::io::Result<Exchange> {
+        Exchange::try_send(self.port, &chat.request(&self.key), Socketing::default())
+    }
+
     /// [`Client::open`] with options of the socket.
     #[must_use]
     pub fn open_with(&self, chat: &Chat, socketing: Socketing) -> Exchange {
@@ -328,6 +336,15 @@ impl Client {
     /// Asks for a generation's end.
     pub fn cancel(&self, id: &str) -> Reply {
         self.post(&format!("/v1/generations/{id}/cancel"))
+    }
+
+    /// Asks for a generation's end, at a server that may be gone.
+    pub fn try_cancel(&self, id: &str) {
+        let request = self.authorized("POST", &format!("/v1/generations/{id}/cancel"));
+        if let Ok(mut exchange) = Exchange::try_send(self.port, &request, Socketing::default()) {
+            // Whether an answer comes does not matter here: the generation's record tells.
+            let _ = exchange.try_head();
+        }
     }
 
     /// A request with the key.

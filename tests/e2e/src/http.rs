@@ -156,11 +156,19 @@ impl Exchange {
     /// When the server does not accept it.
     #[must_use]
     pub fn send_with(port: u16, request: &Request, socketing: Socketing) -> Self {
-        let mut stream = connect(port, socketing).unwrap_or_else(|error| panic!("connect to port {port}: {error}"));
-        stream.set_nodelay(true).expect("nodelay");
-        stream.set_read_timeout(Some(READ_PATIENCE)).expect("read timeout");
-        stream.write_all(&request.to_bytes(port)).expect("the request is taken");
-        Self { stream, unread: Vec::new(), head: None, framing: Framing::Ended, consumed: 0 }
+        Self::try_send(port, request, socketing).unwrap_or_else(|error| panic!("request to port {port}: {error}"))
+    }
+
+    /// [`Exchange::send_with`] to a server that may be gone.
+    ///
+    /// # Errors
+    /// The server did not take the request.
+    pub fn try_send(port: u16, request: &Request, socketing: Socketing) -> std::io::Result<Self> {
+        let mut stream = connect(port, socketing)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(READ_PATIENCE))?;
+        stream.write_all(&request.to_bytes(port))?;
+        Ok(Self { stream, unread: Vec::new(), head: None, framing: Framing::Ended, consumed: 0 })
     }
 
     /// Waits for the head. Repeated calls return the same one.
@@ -202,6 +210,18 @@ impl Exchange {
             match self.read_some(count - bytes.len()) {
                 Ok(some) => bytes.extend_from_slice(&some),
                 Err(end) => panic!("body ended ({end:?}) after {} of {count} bytes", bytes.len()),
+            }
+        }
+        bytes
+    }
+
+    /// Reads `count` body bytes, or as many as there are.
+    pub fn read_up_to(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(count);
+        while bytes.len() < count {
+            match self.read_some(count - bytes.len()) {
+                Ok(some) => bytes.extend_from_slice(&some),
+                Err(_) => break,
             }
         }
         bytes

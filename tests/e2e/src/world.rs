@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -74,7 +74,7 @@ pub struct World {
     name: String,
     port: u16,
     folder: TempDir,
-    server: Option<Child>,
+    server: Mutex<Option<Child>>,
     _permit: Permit,
 }
 
@@ -91,7 +91,8 @@ impl World {
         let folder = tempfile::Builder::new().prefix("holdfast-e2e-").tempdir().expect("a folder");
         let port = free_port();
         write_config(options, &simulator, folder.path(), port, &build);
-        let mut world = Self { simulator, name: options.name.clone(), port, folder, server: None, _permit: permit };
+        let world =
+            Self { simulator, name: options.name.clone(), port, folder, server: Mutex::new(None), _permit: permit };
         world.serve();
         world
     }
@@ -114,22 +115,26 @@ impl World {
         format!("http://127.0.0.1:{}/v1", self.port)
     }
 
-    /// `SIGKILL`: the server gets no chance to say or store anything more.
+    /// `SIGKILL`: the server gets no chance to say or store anything more. Threads of a test may be talking to it.
     ///
     /// # Panics
     /// When it is not running.
-    pub fn kill(&mut self) {
-        let mut server = self.server.take().expect("a running server");
+    pub fn kill(&self) {
+        let mut server = self.lock().take().expect("a running server");
         server.kill().expect("the server can be killed");
         server.wait().expect("the server is gone");
     }
 
     /// Starts the server again on the same storage and port.
-    pub fn restart(&mut self) {
+    pub fn restart(&self) {
         self.serve();
     }
 
-    fn serve(&mut self) {
+    fn lock(&self) -> MutexGuard<'_, Option<Child>> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self) {
         let log = File::options().create(true).append(true).open(self.log_path()).expect("a log file");
         let server = Command::new(workerd())
             .arg("serve")
@@ -145,7 +150,7 @@ impl World {
             }
             healthy(self.port)
         });
-        self.server = Some(server);
+        *self.lock() = Some(server);
     }
 
     fn log_path(&self) -> PathBuf {
@@ -163,7 +168,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        if let Some(mut server) = self.server.take() {
+        if let Some(mut server) = self.lock().take() {
             // Both fail only if the process is gone already.
             let _ = server.kill();
             let _ = server.wait();

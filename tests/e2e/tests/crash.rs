@@ -43,7 +43,7 @@ fn assert_failed_by_estimate(generation: &Value) {
 #[test]
 fn killed_in_mid_stream() {
     for (name, route) in [("detach", Route::new("r").detach()), ("cancel", Route::new("r").cancel())] {
-        let (mut world, client) = world(&format!("killed in mid-stream, {name}"), route);
+        let (world, client) = world(&format!("killed in mid-stream, {name}"), route);
         let tag = unique("mid");
         let chat = Chat::stream(SLOW).tag(&tag);
         let expected = world.simulator.expected(&chat);
@@ -95,7 +95,7 @@ fn assert_works(world: &World, client: &Client) {
 
 #[test]
 fn the_alarm_acts_without_any_request() {
-    let (mut world, client) = world("alarm alone", Route::new("r").detach());
+    let (world, client) = world("alarm alone", Route::new("r").detach());
     let tag = unique("alone");
     let (mut exchange, id) = client.begin(&Chat::stream(SLOW).tag(&tag));
     exchange.read(3_000);
@@ -113,7 +113,7 @@ fn the_alarm_acts_without_any_request() {
 
 #[test]
 fn a_reader_that_waits_over_the_recovery_gets_the_error() {
-    let (mut world, client) = world("a reader waits", Route::new("r").detach());
+    let (world, client) = world("a reader waits", Route::new("r").detach());
     let tag = unique("waits");
     let chat = Chat::stream(SLOW).tag(&tag);
     let expected = world.simulator.expected(&chat);
@@ -136,7 +136,7 @@ fn a_reader_that_waits_over_the_recovery_gets_the_error() {
 
 #[test]
 fn killed_twice() {
-    let (mut world, client) = world("killed twice", Route::new("r").detach());
+    let (world, client) = world("killed twice", Route::new("r").detach());
     let tag = unique("twice");
     let chat = Chat::stream(SLOW).tag(&tag);
     let expected = world.simulator.expected(&chat);
@@ -156,7 +156,7 @@ fn killed_twice() {
 
 #[test]
 fn killed_between_the_call_and_the_providers_head() {
-    let (mut world, client) = world("killed before the head", Route::new("r").detach());
+    let (world, client) = world("killed before the head", Route::new("r").detach());
     let (tag, key) = (unique("headless"), unique("key"));
     let chat = Chat::stream("gen?tokens=5&headers_ms=30000").tag(&tag).idempotency_key(&key);
     let mut exchange = client.open(&chat);
@@ -188,7 +188,7 @@ fn killed_between_the_call_and_the_providers_head() {
 #[test]
 fn killed_between_admission_and_start() {
     let (options, tenant) = options("killed before the start", Route::new("r").detach());
-    let mut world = World::start(&options.with_test_hooks());
+    let world = World::start(&options.with_test_hooks());
     let client = world.client(&tenant);
     let (tag, key) = (unique("unstarted"), unique("key"));
     let plain = Chat::stream("gen?tokens=5").tag(&tag).idempotency_key(&key);
@@ -221,7 +221,7 @@ fn killed_between_admission_and_start() {
 #[test]
 fn a_retry_heals_a_death_between_admission_and_start() {
     let (options, tenant) = options("a retry heals", Route::new("r").detach());
-    let mut world = World::start(&options.with_test_hooks());
+    let world = World::start(&options.with_test_hooks());
     let client = world.client(&tenant);
     let (tag, key) = (unique("healed"), unique("key"));
     let plain = Chat::stream("gen?tokens=5").tag(&tag).idempotency_key(&key);
@@ -241,7 +241,7 @@ fn a_retry_heals_a_death_between_admission_and_start() {
 #[test]
 fn a_lost_reply_of_the_admission_holds_once() {
     let (options, tenant) = options("lost reply", Route::new("r").detach());
-    let mut world = World::start(&options.with_test_hooks());
+    let world = World::start(&options.with_test_hooks());
     let client = world.client(&tenant);
     let lost = |chat: Chat| chat.header("x-holdfast-test-failpoint", "drop-admit-reply");
 
@@ -270,7 +270,7 @@ fn a_lost_reply_of_the_admission_holds_once() {
 
 #[test]
 fn killed_while_requests_are_at_every_stage() {
-    let (mut world, client) = world("killed at every stage", Route::new("r").detach());
+    let (world, client) = world("killed at every stage", Route::new("r").detach());
     let mut seed = Seed::named("killed at every stage");
     // One request a step, so that one kill meets them all at different moments of their lives.
     let steps: Vec<_> = (0..10).map(|_| (unique("stage"), seed.between(3, 40))).collect();

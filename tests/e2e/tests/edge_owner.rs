@@ -101,7 +101,7 @@ fn a_cancel_by_name_reaches_the_driver() {
 
 #[test]
 fn a_killed_driver_is_found_by_its_lease() {
-    let (mut world, client) = world("edge owner, killed", Route::new("quick").detach());
+    let (world, client) = world("edge owner, killed", Route::new("quick").detach());
     let tag = unique("killed");
     let chat = Chat::stream("gen?tokens=400&interval_ms=10").tag(&tag);
     let expected = world.simulator.expected(&chat);
