@@ -188,6 +188,7 @@ fn failed_evidence_is_collected_again_later() {
         assert_eq!(transition.effects, [Effect::CollectEvidence { epoch: 2 }], "the epoch stands");
     }
     assert_eq!(world.say(&end(2, ended(SourceEnd::Lost))), "done>failed+close");
+    assert_eq!(world.live().reconcile_at, None, "nothing is left to look for");
 }
 
 /// Delivery is tried at once, then 1, 2, 4, … 60 seconds after each failure.

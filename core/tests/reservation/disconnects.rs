@@ -133,9 +133,20 @@ fn a_take_over_detaches() {
     let mut world = World::lost(&Terms { observation_ms: 5_000, ..cancels(0) });
     assert_eq!(world.lifecycle(), Lifecycle::Detached);
     assert_eq!(world.live().connection.state, ConnectionState::Disconnected);
+    assert_eq!(world.live().connection.disconnected_at, Some(world.now));
     assert_eq!(world.live().attempt.abort, None);
     assert_eq!(world.at(10_000).say(&readers(1)), "done>active", "a reader waits for the outcome");
     assert_eq!(world.at(14_000).say(&wake(false)), "done+evidence");
+}
+
+/// A reader that had left before the driver was lost left then.
+#[test]
+fn a_take_over_keeps_the_time_of_an_earlier_disconnect() {
+    let mut world = World::processing(&terms());
+    world.at(100).take(&readers(0)).unwrap();
+    let left_at = world.now;
+    assert_eq!(world.at(9_000).say(&wake(false)), "done+evidence");
+    assert_eq!(world.live().connection.disconnected_at, Some(left_at));
 }
 
 /// `keep_partial = false`: the output of a cancelled generation goes at the end, any other stays for its retention.
