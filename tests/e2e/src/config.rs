@@ -18,6 +18,9 @@ pub const PROVIDER: &str = "simulator";
 /// A provider at a port where nobody listens.
 pub const DEAD_PROVIDER: &str = "nobody";
 
+/// The simulator again, with a secret that nobody has set.
+pub const UNCONFIGURED_PROVIDER: &str = "unconfigured";
+
 /// Price of a million input tokens; odd, so that rounding shows.
 pub const INPUT_MICROS_PER_MILLION: u64 = 1_234_567;
 
@@ -156,7 +159,7 @@ fn key_digest(key: &str) -> String {
     hex(&mac.finalize().into_bytes())
 }
 
-/// The provider table: the simulator, and a provider behind a closed port.
+/// The provider table.
 #[must_use]
 pub(crate) fn providers(simulator_origin: &str, closed_port: u16) -> Value {
     let price = |model: &str| {
@@ -168,17 +171,22 @@ pub(crate) fn providers(simulator_origin: &str, closed_port: u16) -> Value {
     };
     let models = ["gen*", "gpt-*", "recording/*"].map(price);
     let prices = json!({ "version": "test-1", "models": models });
-    let provider = |name: &str, origin: &str| {
+    let provider = |name: &str, origin: &str, secret: &str| {
         json!({
             "name": name,
             "origin": origin,
             "dialect": "openai-chat",
-            "secret": "SIMULATOR_API_KEY",
+            "secret": secret,
             "max_tokens_field": "max_completion_tokens",
             "prices": prices.clone(),
         })
     };
-    json!([provider(PROVIDER, simulator_origin), provider(DEAD_PROVIDER, &format!("http://127.0.0.1:{closed_port}")),])
+    let closed = format!("http://127.0.0.1:{closed_port}");
+    json!([
+        provider(PROVIDER, simulator_origin, "SIMULATOR_API_KEY"),
+        provider(DEAD_PROVIDER, &closed, "SIMULATOR_API_KEY"),
+        provider(UNCONFIGURED_PROVIDER, simulator_origin, "NOBODY_SET_THIS"),
+    ])
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -146,15 +146,6 @@ impl LogEntry {
         self.0["closed_at_ms"].as_u64()
     }
 
-    /// How long it took, once it has ended.
-    ///
-    /// # Panics
-    /// When it has not ended.
-    #[must_use]
-    pub fn took_ms(&self) -> u64 {
-        self.closed_at_ms().expect("an entry that is closed") - self.received_at_ms()
-    }
-
     /// The request's body.
     #[must_use]
     pub fn body(&self) -> &Value {

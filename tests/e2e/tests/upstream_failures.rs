@@ -1,7 +1,7 @@
 //! What the provider does wrong: errors before the first byte pass through and leave nothing held; a stream that dies
 //! ends with an error in the client's dialect, for the client and for every later reader, and never cleanly.
 
-use holdfast_e2e::config::DEAD_PROVIDER;
+use holdfast_e2e::config::{DEAD_PROVIDER, UNCONFIGURED_PROVIDER};
 use holdfast_e2e::sse::{assert_broken, event_ends, events, tokens_within};
 use holdfast_e2e::{
     Chat, Client, Options, Route, Tenant, World, assert_bytes, assert_completed, assert_estimated, price_micros, unique,
@@ -211,6 +211,23 @@ fn a_provider_that_cannot_be_reached_is_a_bad_gateway_and_is_resolved() {
             }
         }
         client.wait_until_nothing_is_held();
+    }
+}
+
+#[test]
+fn what_never_left_costs_nothing() {
+    for (mode, route) in modes() {
+        let (world, client) = world(&format!("no secret, {mode}"), route.with("provider", UNCONFIGURED_PROVIDER));
+        for chat in [Chat::stream("gen?tokens=3"), Chat::complete("gen?tokens=3")] {
+            let tag = unique("unsent");
+            let reply = client.chat(&chat.tag(&tag));
+            assert!(reply.status >= 500, "{mode}: {}", reply.text());
+            assert!(reply.json()["error"]["code"].is_string(), "{mode}: {}", reply.text());
+            assert!(!reply.text().contains("NOBODY_SET_THIS"), "{mode}: {}", reply.text());
+            world.simulator.assert_never_called(&tag);
+        }
+        let balance = client.wait_until_nothing_is_held();
+        assert_eq!(balance.spent, 0, "{mode}: {balance:?}");
     }
 }
 
