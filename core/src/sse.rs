@@ -332,8 +332,10 @@ impl Scanner {
         if self.first_line { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line }
     }
 
-    const fn pending_bytes(&self) -> u64 {
-        self.offset.saturating_sub(self.boundary)
+    /// Bytes of the unfinished event. A byte order mark belongs to none.
+    fn pending_bytes(&self) -> u64 {
+        let mark = self.line.len().saturating_sub(self.without_mark(&self.line).len()) as u64;
+        self.offset.saturating_sub(self.boundary).saturating_sub(if self.first_line { mark } else { 0 })
     }
 }
 

@@ -255,3 +255,13 @@ proptest! {
         prop_assert!(after.len() > before.len());
     }
 }
+
+/// A byte order mark that arrives alone does not count towards the bound of the first event.
+#[test]
+fn a_mark_cut_off_from_its_line_is_not_part_of_the_event() {
+    let source = b"\xEF\xBB\xBFdata: \xEF\xBB\xBF\r\n\n";
+    let (whole, _) = scan([source.as_slice()], 12);
+    let (bytewise, _) = scan(chunks(source, &[1]), 12);
+    assert_eq!(whole, bytewise);
+    assert!(whole.iter().all(|event| !event.oversize));
+}
