@@ -3,8 +3,8 @@
 use holdfast_core::reservation::ResponseHead;
 use holdfast_objects::notify::Notify;
 use holdfast_objects::pipe::{PipeWriter, pipe};
-use std::panic::AssertUnwindSafe;
 use std::cell::{Cell, RefCell};
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use wasm_bindgen::JsCast;
 use wasm_bindgen::closure::Closure;

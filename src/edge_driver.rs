@@ -12,14 +12,15 @@ use holdfast_core::policy::Terms;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{ResponseHead, UpstreamEnd};
 use holdfast_core::tenant::Admitted;
-use holdfast_core::wire::{GenerationCall, GenerationReply, StreamForm};
+use holdfast_core::wire::{GenerationCall, GenerationReply, Responded, StreamForm};
+use holdfast_objects::egress::{self, CallError};
 use holdfast_objects::pump::{self, AbortHandle, PumpLog, PumpOptions, Verdict};
 use holdfast_objects::rpc::Answer;
-use holdfast_objects::egress::{self, CallError};
 use holdfast_objects::settings;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
+use uuid::Uuid;
 use worker::{Context, Env, Request, Response};
 
 /// Longest silence of the driver towards its object; a shorter lease makes it shorter.
@@ -41,7 +42,12 @@ pub(crate) async fn run(
 ) -> Result<Response, Refusal> {
     let Admitted { identity, attempt, terms, .. } = admitted;
     let limits = settings::limits(env)?;
-    let begin = GenerationCall::Begin { identity: identity.clone(), attempt, terms: Box::new(terms.clone()) };
+    let begin = GenerationCall::Begin {
+        identity: identity.clone(),
+        attempt,
+        terms: Box::new(terms.clone()),
+        driver: Uuid::new_v4().to_string(),
+    };
     let epoch = match ask::generation(env, &identity, &begin, &[]).await? {
         Answer::Reply(GenerationReply::Begun { epoch }) => epoch,
         Answer::Reply(GenerationReply::AlreadyStarted) => return follow(env, &identity).await,
@@ -53,6 +59,7 @@ pub(crate) async fn run(
         identity,
         epoch,
         client: client.clone(),
+        response: RefCell::default(),
         unstored: RefCell::default(),
         stored: Cell::new(0),
     }));
@@ -78,6 +85,8 @@ struct Attempt {
     identity: Identity,
     epoch: u32,
     client: Rc<Client>,
+    /// The provider's headers, not yet known to the object.
+    response: RefCell<Option<Responded>>,
     /// Delivered to the client, not yet stored by the object.
     unstored: RefCell<Vec<u8>>,
     /// Length of the object's log, as far as it was confirmed.
@@ -89,11 +98,11 @@ struct Attempt {
 struct EdgeLog(Rc<Attempt>);
 
 impl PumpLog for EdgeLog {
-    async fn respond(&self, head: Option<ResponseHead>) -> Verdict {
+    fn respond(&self, head: Option<ResponseHead>) {
         if let Some(head) = &head {
             self.0.client.respond(self.0.head_for_client(head));
         }
-        self.0.ask(GenerationCall::Respond { epoch: self.0.epoch, head }, &[]).await.unwrap_or(Verdict::Continue)
+        *self.0.response.borrow_mut() = Some(Responded { head });
     }
 
     fn deliver(&self, bytes: Vec<u8>) -> Verdict {
@@ -104,6 +113,10 @@ impl PumpLog for EdgeLog {
 
     fn unstored_bytes(&self) -> u64 {
         self.0.unstored.borrow().len() as u64
+    }
+
+    fn has_unstored(&self) -> bool {
+        self.unstored_bytes() > 0 || self.0.response.borrow().is_some()
     }
 
     fn flush(&self) -> impl Future<Output = Verdict> + 'static {
@@ -122,8 +135,12 @@ impl PumpLog for EdgeLog {
     async fn finish(&self, end: UpstreamEnd, last_bytes: Vec<u8>) {
         let mut rest = self.0.unstored.take();
         rest.extend_from_slice(&last_bytes);
-        let call =
-            GenerationCall::Finish { epoch: self.0.epoch, offset: self.0.stored.get(), end: Box::new(end) };
+        let call = GenerationCall::Finish {
+            epoch: self.0.epoch,
+            offset: self.0.stored.get(),
+            response: self.0.response.take(),
+            end: Box::new(end),
+        };
         match ask::generation(&self.0.env, &self.0.identity, &call, &rest).await {
             Ok(Answer::Reply(GenerationReply::Finished { head, terminal })) => {
                 if let Some(head) = head {
@@ -147,12 +164,14 @@ impl Attempt {
         GenerationCall::Append {
             epoch: self.epoch,
             offset: self.stored.get(),
+            response: self.response.borrow().clone(),
             client_attached: !self.client.is_gone(),
             furthest_offset: self.client.taken_bytes(),
         }
     }
 
     fn mark_stored(&self, length: usize) {
+        self.response.borrow_mut().take();
         let mut unstored = self.unstored.borrow_mut();
         let stored = length.min(unstored.len());
         unstored.drain(..stored);

@@ -34,6 +34,9 @@ pub enum Owner {
 /// Longest time that `ctx.wait_until` carries work after the client has left, less a margin for the end.
 pub const EDGE_DETACH_CEILING_MS: u64 = 28_000;
 
+/// Shortest lease: below it, alarms and renewals would cost more than they find.
+pub const LEASE_MIN_MS: u64 = 1_000;
+
 /// Which requests a route matches. Absent parts match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -143,8 +146,10 @@ impl Route {
             Some("owner `edge` has no grace: its one client cannot come back to a running stream")
         } else if edge && may_detach && self.total_ms > EDGE_DETACH_CEILING_MS {
             Some("owner `edge` may detach, but `total_ms` is above what `ctx.wait_until` carries (28000)")
-        } else if self.lease_ms == 0 || self.first_byte_ms == 0 || self.idle_ms == 0 || self.total_ms == 0 {
-            Some("`lease_ms`, `first_byte_ms`, `idle_ms` and `total_ms` must be above zero")
+        } else if self.lease_ms < LEASE_MIN_MS {
+            Some("`lease_ms` must be at least 1000: a driver shows life three times in a lease")
+        } else if self.first_byte_ms == 0 || self.idle_ms == 0 || self.total_ms == 0 {
+            Some("`first_byte_ms`, `idle_ms` and `total_ms` must be above zero")
         } else if self.max_output_tokens == 0 {
             Some("`max_output_tokens` must be above zero")
         } else {

@@ -96,6 +96,13 @@ pub enum StreamForm {
     },
 }
 
+/// The provider's headers came.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Responded {
+    /// Given when the answer is a stream: readers may follow it already.
+    pub head: Option<ResponseHead>,
+}
+
 /// A call to a ReservationObject.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "call", rename_all = "snake_case")]
@@ -117,13 +124,8 @@ pub enum GenerationCall {
         attempt: AttemptId,
         /// What it was admitted under.
         terms: Box<Terms>,
-    },
-    /// The edge's driver got the provider's headers.
-    Respond {
-        /// The attempt's epoch.
-        epoch: u32,
-        /// Given when the answer is a stream.
-        head: Option<ResponseHead>,
+        /// A name that the driver gives itself, new for each generation: its repeated Begin is recognised.
+        driver: String,
     },
     /// The edge's driver appends the frame's bytes; an empty frame is a heartbeat.
     Append {
@@ -131,6 +133,9 @@ pub enum GenerationCall {
         epoch: u32,
         /// Where the bytes belong: a repeated append of the same bytes is answered, not stored again.
         offset: u64,
+        /// The provider's headers came since the last append.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        response: Option<Responded>,
         /// Whether the edge's client is still there.
         client_attached: bool,
         /// Furthest byte that the client was given.
@@ -142,6 +147,9 @@ pub enum GenerationCall {
         epoch: u32,
         /// Where the last bytes belong.
         offset: u64,
+        /// The provider's headers came since the last append.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        response: Option<Responded>,
         /// What was observed.
         end: Box<UpstreamEnd>,
     },
@@ -252,7 +260,8 @@ mod tests {
     /// Objects and Workers of two versions talk during a deploy: these bytes may gain members, never lose or change them.
     #[test]
     fn bytes_are_pinned() {
-        let call = GenerationCall::Append { epoch: 1, offset: 7, client_attached: true, furthest_offset: 5 };
+        let call =
+            GenerationCall::Append { epoch: 1, offset: 7, response: None, client_attached: true, furthest_offset: 5 };
         let frame = encode(&call, b"data").unwrap();
         assert_eq!(
             frame,

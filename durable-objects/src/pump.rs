@@ -11,7 +11,7 @@ use futures::future::{Either, LocalBoxFuture, select};
 use futures::{FutureExt, StreamExt, pin_mut};
 use holdfast_core::config::Limits;
 use holdfast_core::intake::{Intake, IntakeOptions};
-use holdfast_core::meter::{EndClass, MeterReport};
+use holdfast_core::meter::EndClass;
 use holdfast_core::policy::Terms;
 use holdfast_core::reservation::{ResponseHead, SourceEnd, UpstreamEnd, is_error_envelope};
 use std::cell::RefCell;
@@ -32,12 +32,15 @@ pub enum Verdict {
 
 /// Where a pump writes.
 pub trait PumpLog {
-    /// The provider's headers came; `head` is given when readers may follow the body already.
-    fn respond(&self, head: Option<ResponseHead>) -> impl Future<Output = Verdict>;
+    /// The provider's headers came; `head` is given when readers may follow the body already. Never waits: they are
+    /// stored with the first batch.
+    fn respond(&self, head: Option<ResponseHead>);
     /// Bytes that readers may have now. Never waits.
     fn deliver(&self, bytes: Vec<u8>) -> Verdict;
     /// Bytes delivered and not stored yet.
     fn unstored_bytes(&self) -> u64;
+    /// Whether there is anything to store: bytes, or the provider's headers.
+    fn has_unstored(&self) -> bool;
     /// Stores what was delivered; with nothing to store it is a heartbeat.
     fn flush(&self) -> impl Future<Output = Verdict> + 'static;
     /// The end: stores the last bytes, closes and settles in one step.
@@ -163,14 +166,13 @@ async fn heartbeats<L: PumpLog>(log: &L, options: PumpOptions) -> Verdict {
 async fn take_in<L: PumpLog>(log: &L, mut response: Response, abort: &AbortHandle, options: PumpOptions) {
     let head = head_of(&response);
     let streaming = is_event_stream(&head);
-    let verdict = log.respond(streaming.then(|| head.clone())).await;
+    log.respond(streaming.then(|| head.clone()));
     let mut intake = Intake::new(IntakeOptions { streaming, ..options.intake });
     let mut exchange = Exchange { log, abort, options, streaming, collected: Vec::new(), received_bytes: 0 };
-    let stopped = match (verdict, response.stream()) {
-        (Verdict::Continue, Ok(body)) => exchange.copy(body, &mut intake).await,
+    let stopped = match response.stream() {
+        Ok(body) => exchange.copy(body, &mut intake).await,
         // No body to read: an answer with its head alone.
-        (Verdict::Continue, Err(_)) => Stopped::BodyEnded,
-        (verdict, _) => Stopped::Told(verdict),
+        Err(_) => Stopped::BodyEnded,
     };
     let aborted = stopped != Stopped::BodyEnded || abort.is_aborted();
     abort.abort();
@@ -178,18 +180,34 @@ async fn take_in<L: PumpLog>(log: &L, mut response: Response, abort: &AbortHandl
         return;
     }
     let mut rest = intake.finish();
+    // Completion wins against an abort that came too late.
+    let source = match stopped {
+        _ if rest.class == EndClass::Complete => SourceEnd::Body(rest.class),
+        Stopped::TooLarge => SourceEnd::TooLarge,
+        _ if aborted => SourceEnd::Aborted,
+        _ => SourceEnd::Body(rest.class),
+    };
     if rest.class != EndClass::Complete {
         // Half an event is broken JSON to a client: it would fail on it before it sees our error.
         rest.drop_partial();
     }
     let mut last_bytes = exchange.collected;
     last_bytes.extend(rest.tail);
-    let (mut end, last_bytes) = end_of_body(head, streaming, last_bytes, rest.class, rest.report);
-    end.cut_inside_event = rest.terminal_prefix;
-    // Completion wins against an abort that came too late.
-    if aborted && rest.class != EndClass::Complete {
-        end.source = if stopped == Stopped::TooLarge { SourceEnd::TooLarge } else { SourceEnd::Aborted };
+    // A plain answer that is not whole is not stored: its readers get an error instead.
+    let success = (200..300).contains(&head.status);
+    let cut_short = !matches!(source, SourceEnd::Body(_)) || (success && rest.class != EndClass::Complete);
+    if !streaming && cut_short {
+        last_bytes.clear();
     }
+    let end = UpstreamEnd {
+        error_envelope: !streaming && is_error_envelope(&last_bytes),
+        head: (streaming || !cut_short).then_some(head),
+        cut_inside_event: rest.terminal_prefix,
+        operation_id: rest.report.operation_id,
+        finish_reason: rest.report.finish_reason,
+        usage: rest.report.usage.filter(|_| !rest.report.usage_rejected),
+        ..ended(source)
+    };
     log.finish(end, last_bytes).await;
 }
 
@@ -232,7 +250,7 @@ impl<L: PumpLog> Exchange<'_, L> {
                 },
                 chunk = body.next().fuse() => {
                     let Some(Ok(chunk)) = chunk else { return Stopped::BodyEnded };
-                    let was_empty = self.log.unstored_bytes() == 0;
+                    let was_empty = !self.log.has_unstored();
                     self.received_bytes = self.received_bytes.saturating_add(chunk.len() as u64);
                     if self.received_bytes > self.options.answer_max_bytes { return Stopped::TooLarge; }
                     let verdict = self.release(intake.push(chunk));
@@ -258,10 +276,9 @@ impl<L: PumpLog> Exchange<'_, L> {
         Verdict::Continue
     }
 
-    /// The next moment to store: after `batch_ms` while bytes wait, else at the next heartbeat, else never.
+    /// The next moment to store: after `batch_ms` while something waits, else at the next heartbeat, else never.
     fn next_timer(&self) -> futures::future::Fuse<LocalBoxFuture<'static, ()>> {
-        let wait_ms =
-            if self.log.unstored_bytes() > 0 { Some(self.options.batch_ms) } else { self.options.heartbeat_ms };
+        let wait_ms = if self.log.has_unstored() { Some(self.options.batch_ms) } else { self.options.heartbeat_ms };
         match wait_ms {
             Some(ms) => sleep_ms(ms).boxed_local().fuse(),
             None => std::future::pending().boxed_local().fuse(),
@@ -281,26 +298,4 @@ fn ended(source: SourceEnd) -> UpstreamEnd {
         unseen_bytes_max: 0,
         cut_inside_event: false,
     }
-}
-
-/// What was observed of a body, and the bytes that go to the log. A plain answer that is not whole is not stored:
-/// its readers get an error instead.
-fn end_of_body(
-    head: ResponseHead,
-    streaming: bool,
-    last_bytes: Vec<u8>,
-    class: EndClass,
-    report: MeterReport,
-) -> (UpstreamEnd, Vec<u8>) {
-    let success = (200..300).contains(&head.status);
-    let broken = !streaming && success && class != EndClass::Complete;
-    let end = UpstreamEnd {
-        error_envelope: !streaming && is_error_envelope(&last_bytes),
-        head: (!streaming && !broken).then_some(head),
-        operation_id: report.operation_id,
-        finish_reason: report.finish_reason,
-        usage: report.usage.filter(|_| !report.usage_rejected),
-        ..ended(SourceEnd::Body(class))
-    };
-    (end, if broken { Vec::new() } else { last_bytes })
 }

@@ -7,7 +7,8 @@ use crate::pump::{self, AbortHandle, PumpLog, Verdict};
 use crate::settings;
 use holdfast_core::policy::Terms;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::reservation::{Command, ResponseHead, UpstreamEnd};
+use holdfast_core::reservation::{Command, Reply, ResponseHead, UpstreamEnd};
+use holdfast_core::wire::Responded;
 use std::future::{Future, ready};
 use std::rc::Rc;
 use worker::Response;
@@ -19,8 +20,8 @@ struct ObjectLog {
 }
 
 impl PumpLog for ObjectLog {
-    async fn respond(&self, head: Option<ResponseHead>) -> Verdict {
-        verdict_of(self.generation.apply(&Command::Respond { epoch: self.epoch, head }))
+    fn respond(&self, head: Option<ResponseHead>) {
+        self.generation.responded(Responded { head });
     }
 
     fn deliver(&self, bytes: Vec<u8>) -> Verdict {
@@ -33,9 +34,15 @@ impl PumpLog for ObjectLog {
         self.generation.log.borrow().unstored_bytes()
     }
 
+    fn has_unstored(&self) -> bool {
+        self.unstored_bytes() > 0 || self.generation.response.borrow().is_some()
+    }
+
     fn flush(&self) -> impl Future<Output = Verdict> + 'static {
+        let stored = self.generation.store_response(self.epoch);
         let bytes = self.unstored_bytes();
-        ready(verdict_of(self.generation.apply(&Command::Append { epoch: self.epoch, bytes })))
+        let append = || self.generation.apply(&Command::Append { epoch: self.epoch, bytes });
+        ready(verdict_of(stored.and_then(|()| append())))
     }
 
     async fn finish(&self, end: UpstreamEnd, last_bytes: Vec<u8>) {
@@ -54,8 +61,10 @@ impl Generation {
         let submitted = self.apply(&Command::Submit { epoch });
         let generation = self.clone();
         self.state.wait_until(async move {
-            if verdict_of(submitted) == Verdict::Continue {
-                generation.drive(epoch, &body, &abort).await;
+            // Nothing is sent unless the intent is stored.
+            match submitted {
+                Ok(Reply::Continue) => generation.drive(epoch, &body, &abort).await,
+                other => worker::console_error!("not submitted: {other:?}"),
             }
             generation.driver.borrow_mut().take();
         });
@@ -72,12 +81,7 @@ impl Generation {
     }
 }
 
-async fn call(
-    generation: &Generation,
-    terms: &Terms,
-    body: &[u8],
-    abort: &AbortHandle,
-) -> Result<Response, CallError> {
+async fn call(generation: &Generation, terms: &Terms, body: &[u8], abort: &AbortHandle) -> Result<Response, CallError> {
     let providers = settings::providers(&generation.env)?;
     let provider = providers
         .iter()

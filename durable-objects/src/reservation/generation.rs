@@ -18,7 +18,7 @@ use holdfast_core::reservation::{
 };
 use holdfast_core::time::UnixMillis;
 use holdfast_core::view::{GenerationView, LiveFacts};
-use holdfast_core::wire::GenerationReply;
+use holdfast_core::wire::{GenerationReply, Responded};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use worker::js_sys::Date;
@@ -43,6 +43,10 @@ pub(super) struct Generation {
     /// Bytes were delivered or the state changed.
     pub(super) progress: Notify,
     pub(super) delivering: Cell<bool>,
+    /// The driver at the edge that began an epoch, by the name it gave itself.
+    pub(super) edge_driver: RefCell<Option<(String, u32)>>,
+    /// The provider's headers, on their way to the disk with the first batch.
+    pub(super) response: RefCell<Option<Responded>>,
     aggregate: RefCell<Aggregate>,
     limits: Limits,
     armed: Cell<Option<UnixMillis>>,
@@ -68,6 +72,8 @@ impl Generation {
             driver: RefCell::default(),
             progress: Notify::default(),
             delivering: Cell::new(false),
+            edge_driver: RefCell::default(),
+            response: RefCell::default(),
             aggregate: RefCell::new(aggregate),
             limits,
             armed: Cell::new(None),
@@ -84,8 +90,25 @@ impl Generation {
         look(&self.aggregate.borrow())
     }
 
+    /// The answer's head, stored or on its way.
     pub(super) fn head(&self) -> Option<ResponseHead> {
-        self.with_aggregate(|aggregate| aggregate.live().and_then(|live| live.head.clone()))
+        let stored = self.with_aggregate(|aggregate| aggregate.live().and_then(|live| live.head.clone()));
+        stored.or_else(|| self.response.borrow().as_ref().and_then(|response| response.head.clone()))
+    }
+
+    /// The provider's headers came: readers have them at once, the disk gets them with the first batch. A crash in
+    /// between takes both.
+    pub(super) fn responded(&self, response: Responded) {
+        *self.response.borrow_mut() = Some(response);
+        self.progress.notify();
+    }
+
+    /// Stores the provider's headers, if they wait, in the same storage turn as what follows.
+    pub(super) fn store_response(self: &Rc<Self>, epoch: u32) -> core::result::Result<(), Refusal> {
+        let Some(Responded { head }) = self.response.borrow().clone() else { return Ok(()) };
+        self.apply(&Command::Respond { epoch, head })?;
+        self.response.borrow_mut().take();
+        Ok(())
     }
 
     /// Whether the log is closed.
@@ -94,6 +117,13 @@ impl Generation {
             Aggregate::Vacant => Err(Refusal::NotFound),
             Aggregate::Tombstone(_) => Err(Refusal::NeverStarted),
             Aggregate::Live(live) => Ok(live.lifecycle.is_terminal()),
+        })
+    }
+
+    /// Whether the attempt of this epoch was the one that ended.
+    pub(super) fn ended_at_epoch(&self, epoch: u32) -> bool {
+        self.with_aggregate(|aggregate| {
+            aggregate.live().is_some_and(|live| live.lifecycle.is_terminal() && live.attempt.epoch == epoch)
         })
     }
 
@@ -209,7 +239,9 @@ impl Generation {
         mut end: UpstreamEnd,
         last_bytes: Vec<u8>,
     ) -> core::result::Result<Vec<u8>, Refusal> {
-        if end.usage.is_none() {
+        self.store_response(epoch)?;
+        let terminal_usage = end.usage.is_some() && end.source == SourceEnd::Body(EndClass::Complete);
+        if !terminal_usage {
             end.content_bytes = self.count_content(&last_bytes).map_err(|error| storage_failed(&error))?;
         }
         let command = Command::End { epoch, end: Box::new(end) };
@@ -291,6 +323,7 @@ impl Generation {
         self.log.borrow_mut().deliver(new);
         self.progress.notify();
         self.readers.borrow_mut().edge_progress(furthest_offset);
+        self.store_response(epoch)?;
         let mut verdict = driver_reply(self.apply(&command))?;
         if !client_attached && self.edge_client_left() {
             verdict = driver_reply(self.apply(&Command::Append { epoch, bytes: 0 }))?;
@@ -346,6 +379,8 @@ impl Generation {
         else {
             return;
         };
+        // What is due now is acted on now; the alarm is for the case that this goes wrong.
+        let at = if at <= now { now.plus(self.limits.heartbeat_ms) } else { at };
         // At the end of a generation the next wake-up is far away: then the early one is not worth its invocation.
         let idle = at.since(now) > self.limits.heartbeat_ms.saturating_mul(2);
         let early_enough = self.armed.get().is_some_and(|armed| armed <= at && armed > now && !idle);

@@ -1,7 +1,7 @@
 #![allow(missing_docs, reason = "the object macro generates undocumented items")]
 //! The platform's entry points.
 
-use super::generation::Generation;
+use super::generation::{Generation, storage_failed};
 use crate::pump::{PumpOptions, Verdict};
 use crate::rpc::{read_call, reply};
 use holdfast_core::ids::{AttemptId, Identity};
@@ -82,14 +82,17 @@ impl ReservationObject {
                     return generation.follow(request, StreamForm::Raw { offset: 0 }).await;
                 }
             }
-            GenerationCall::Begin { identity, attempt, terms } => begin(&generation, identity, attempt, terms)?,
-            GenerationCall::Respond { epoch, head } => {
-                driver_reply(generation.apply(&Command::Respond { epoch, head }))?
+            GenerationCall::Begin { identity, attempt, terms, driver } => {
+                begin(&generation, identity, attempt, terms, driver)?
             }
-            GenerationCall::Append { epoch, offset, client_attached, furthest_offset } => {
+            GenerationCall::Append { epoch, offset, response, client_attached, furthest_offset } => {
+                response.into_iter().for_each(|response| generation.responded(response));
                 generation.edge_append(epoch, offset, &raw, client_attached, furthest_offset)?
             }
-            GenerationCall::Finish { epoch, offset, end } => edge_finish(&generation, epoch, offset, *end, &raw)?,
+            GenerationCall::Finish { epoch, offset, response, end } => {
+                response.into_iter().for_each(|response| generation.responded(response));
+                edge_finish(&generation, epoch, offset, *end, &raw)?
+            }
             GenerationCall::Status => status(&generation)?,
             GenerationCall::Cancel => match generation.apply(&Command::Cancel)? {
                 Reply::Cancellation(cancellation) => GenerationReply::Cancellation { cancellation },
@@ -98,6 +101,7 @@ impl ReservationObject {
             GenerationCall::Resolve { admitted } => {
                 let (identity, attempt, terms) = (admitted.identity, admitted.attempt, Box::new(admitted.terms));
                 generation.apply(&Command::ResolveNeverStarted { identity, attempt, terms })?;
+                generation.start_deliveries();
                 GenerationReply::Resolved
             }
         };
@@ -120,23 +124,30 @@ async fn start(
     generation.follow(request, StreamForm::Raw { offset: 0 }).await
 }
 
-/// Starts the generation with a driver at the edge: the intent is durable when the reply leaves.
+/// Starts the generation with a driver at the edge: the intent is durable when the reply leaves. The same driver may ask
+/// again, should the reply be lost; any other finds it started.
 fn begin(
     generation: &Rc<Generation>,
     identity: Identity,
     attempt: AttemptId,
     terms: Box<Terms>,
+    driver: String,
 ) -> core::result::Result<GenerationReply, Refusal> {
     match generation.apply(&Command::Start { identity, attempt, terms })? {
         Reply::Started { epoch } => {
             generation.apply(&Command::Submit { epoch })?;
+            generation.edge_driver.replace(Some((driver, epoch)));
             generation.edge_client_attached();
             Ok(GenerationReply::Begun { epoch })
         }
-        _ => Ok(GenerationReply::AlreadyStarted),
+        _ => Ok(match &*generation.edge_driver.borrow() {
+            Some((begun_by, epoch)) if *begun_by == driver => GenerationReply::Begun { epoch: *epoch },
+            _ => GenerationReply::AlreadyStarted,
+        }),
     }
 }
 
+/// The end of a driver at the edge. A repeated one gets the same answer: what the log has behind the driver's own bytes.
 fn edge_finish(
     generation: &Rc<Generation>,
     epoch: u32,
@@ -144,11 +155,17 @@ fn edge_finish(
     end: UpstreamEnd,
     last_bytes: &[u8],
 ) -> core::result::Result<GenerationReply, Refusal> {
-    let last_bytes = generation.new_bytes(offset, last_bytes)?.to_vec();
-    let terminal = generation.end(epoch, end, last_bytes)?;
-    let head = generation.head();
+    let terminal = if generation.ended_at_epoch(epoch) {
+        generation
+            .read_to_end(offset.saturating_add(last_bytes.len() as u64))
+            .map_err(|error| storage_failed(&error))?
+    } else {
+        let new_bytes = generation.new_bytes(offset, last_bytes)?.to_vec();
+        generation.end(epoch, end, new_bytes)?
+    };
     generation.edge_client_left();
-    Ok(GenerationReply::Finished { head, terminal: String::from_utf8_lossy(&terminal).into_owned() })
+    let terminal = String::from_utf8_lossy(&terminal).into_owned();
+    Ok(GenerationReply::Finished { head: generation.head(), terminal })
 }
 
 fn status(generation: &Rc<Generation>) -> core::result::Result<GenerationReply, Refusal> {

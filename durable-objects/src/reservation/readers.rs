@@ -12,8 +12,8 @@ use holdfast_core::relay::{Relay, is_event_boundary};
 use holdfast_core::reservation::{Aggregate, Command, ResponseHead};
 use holdfast_core::time::UnixMillis;
 use holdfast_core::wire::{GenerationReply, StreamForm};
-use std::panic::AssertUnwindSafe;
 use std::cell::Cell;
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use wasm_bindgen::closure::Closure;
 use wasm_bindgen::{JsCast, JsValue};
@@ -208,7 +208,7 @@ impl Generation {
         closed.then(|| self.log.borrow().length())
     }
 
-    fn read_to_end(&self, offset: u64) -> Result<Vec<u8>> {
+    pub(super) fn read_to_end(&self, offset: u64) -> Result<Vec<u8>> {
         let log = self.log.borrow();
         let (mut cursor, mut all) = (offset, Vec::new());
         while let Some(mut bytes) = log.read_bytes(&self.store, cursor)? {
