@@ -335,7 +335,7 @@ impl Scanner {
     /// Bytes of the unfinished event. A byte order mark belongs to none.
     fn pending_bytes(&self) -> u64 {
         let mark = self.line.len().saturating_sub(self.without_mark(&self.line).len()) as u64;
-        self.offset.saturating_sub(self.boundary).saturating_sub(if self.first_line { mark } else { 0 })
+        self.offset.saturating_sub(self.boundary).saturating_sub(mark)
     }
 }
 
