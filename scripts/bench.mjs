@@ -5,12 +5,12 @@
 //
 // See docs/benchmarks.md for what is measured. --build takes a folder that is built already, as it is.
 
+import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, loadavg, release } from 'node:os';
 import { join, resolve } from 'node:path';
-import { parseArgs } from 'node:util';
-import { once } from 'node:events';
 import { createInterface } from 'node:readline';
+import { parseArgs } from 'node:util';
 
 import { CELL_NAMES, cells } from '../tests/bench/cells.mjs';
 import { measureCell, measureNewObjects } from '../tests/bench/measure.mjs';
@@ -91,7 +91,7 @@ function describe(about) {
 
 async function findPython() {
   if ((await output('python3', ['-c', 'import sqlite3'])) !== null) return 'python3';
-  warn("python3 with sqlite3 was not found: stored rows are NOT counted");
+  warn('python3 with sqlite3 was not found: stored rows are NOT counted');
   return null;
 }
 
@@ -133,6 +133,7 @@ await main(async () => {
   await run('cargo', ['build', '--release', '-p', 'holdfast-bench', '-p', 'holdfast-simulator']);
   mkdirSync(chosen.storage, { recursive: true });
   const work = mkdtempSync(join(chosen.storage, 'bench-'));
+  process.once('exit', () => rmSync(work, { recursive: true, force: true })); // also when a signal ends us
   const { simulator, stopSimulator } = await startSimulator();
   try {
     say(bold('Benchmark'));
@@ -152,6 +153,5 @@ await main(async () => {
     }
   } finally {
     await stopSimulator();
-    rmSync(work, { recursive: true, force: true });
   }
 });

@@ -1,6 +1,6 @@
 // One measurement: a fresh server, a first request, a warm-up, the load, and what the server left on disk.
 
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, writeFileSync } from 'node:fs';
 import { loadavg } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -71,9 +71,9 @@ async function storedRows({ python }, storage, logLength) {
 
 /** Starts a fresh server of the target, hands it to `work`, and ends it; then `after` may read its storage. */
 async function withServer(context, target, work, after = async () => null) {
-  const folder = join(context.folder, target);
-  rmSync(folder, { recursive: true, force: true });
-  mkdirSync(folder, { recursive: true });
+  // Never a folder that was used before, and none is deleted before the end: a file system is slow at making files
+  // where many have just been deleted (ext4 without a journal by milliseconds each).
+  const folder = mkdtempSync(join(context.folder, `${target}-`));
   const server = await TARGETS[target].start({ ...context, folder });
   let result;
   try {
@@ -81,9 +81,7 @@ async function withServer(context, target, work, after = async () => null) {
   } finally {
     await server.end();
   }
-  const stored = await after(server, result);
-  rmSync(folder, { recursive: true, force: true });
-  return { ...result, stored };
+  return { ...result, stored: await after(server, result) };
 }
 
 /** Measures a cell on a fresh server of the target. */
