@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::wait::shout;
+
 /// One recorded stream of the dialect `openai-chat`.
 #[derive(Clone, Debug)]
 pub struct Recording {
@@ -29,7 +31,7 @@ pub fn folder() -> Option<PathBuf> {
     if folder.join("index.json").is_file() {
         return Some(folder);
     }
-    println!("SKIPPED: no recorded streams at {}", folder.display());
+    shout(&format!("SKIPPED: no recorded streams at {}", folder.display()));
     None
 }
 

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::wait::shout;
 use crate::world::repository;
 
 /// The environment variable that names a Python interpreter with the package `openai`.
@@ -35,7 +36,7 @@ impl Sdk {
     #[must_use]
     pub fn python() -> Option<Self> {
         let Some(program) = std::env::var_os(PYTHON_VARIABLE) else {
-            println!("SKIPPED: {PYTHON_VARIABLE} names no Python interpreter with the package `openai`");
+            shout(&format!("SKIPPED: {PYTHON_VARIABLE} names no Python interpreter with the package `openai`"));
             return None;
         };
         let script = repository().join("tests/sdk/openai_sdk.py");

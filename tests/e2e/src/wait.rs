@@ -1,5 +1,6 @@
-//! Waiting for a condition, and the clock.
+//! Waiting for a condition, the clock, and words that must be seen.
 
+use std::io::Write;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -46,4 +47,10 @@ pub fn now_ms() -> u64 {
 /// Lets time pass until `at_ms`. Only for tests whose point is that something happens although nobody asks.
 pub fn let_time_pass_until(at_ms: u64) {
     sleep(Duration::from_millis(at_ms.saturating_sub(now_ms())));
+}
+
+/// Says something that must be seen although the test passes: the test runner captures what `println!` writes.
+pub fn shout(words: &str) {
+    // Nobody is there to be told that the error stream is closed.
+    let _ = writeln!(std::io::stderr(), "{words}");
 }
