@@ -27,12 +27,17 @@ pub struct Recording {
 /// The folder of recordings, if it is there. Says loudly if it is not.
 #[must_use]
 pub fn folder() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/streams");
-    if folder.join("index.json").is_file() {
-        return Some(folder);
+    let found = find();
+    if found.is_none() {
+        shout("SKIPPED: there are no recorded streams beside the repository, at ../shared/streams");
     }
-    shout(&format!("SKIPPED: no recorded streams at {}", folder.display()));
-    None
+    found
+}
+
+/// The folder of recordings, if it is there.
+pub(crate) fn find() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/streams");
+    folder.join("index.json").is_file().then_some(folder)
 }
 
 /// All recordings of chat completions in the folder.

@@ -87,7 +87,7 @@ impl World {
     pub fn start(options: &Options) -> Self {
         let permit = if options.alone { Permit::acquire_alone() } else { Permit::acquire() };
         let build = build_folder(options.test_hooks);
-        let simulator = Simulator::start(recordings::folder().as_deref());
+        let simulator = Simulator::start(recordings::find().as_deref());
         let folder = tempfile::Builder::new().prefix("holdfast-e2e-").tempdir().expect("a folder");
         let port = free_port();
         write_config(options, &simulator, folder.path(), port, &build);
