@@ -3,7 +3,7 @@
 use super::log::Log;
 use super::object::driver_reply;
 use super::readers::Readers;
-use super::store::{Append, Store};
+use super::store::{Append, CHUNK_MAX_BYTES, Store};
 use crate::clock;
 use crate::notify::Notify;
 use crate::pump::AbortHandle;
@@ -14,11 +14,12 @@ use holdfast_core::intake::{Intake, IntakeOptions};
 use holdfast_core::meter::{ContentCounter, EndClass};
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{
-    Aggregate, Command, Effect, Reply, ResponseHead, SourceEnd, Transition, UpstreamEnd, refused_row,
+    Aggregate, Command, Effect, LogFacts, Reply, ResponseHead, SourceEnd, Transition, UpstreamEnd, refused_row,
 };
 use holdfast_core::time::UnixMillis;
 use holdfast_core::view::{GenerationView, LiveFacts};
 use holdfast_core::wire::{GenerationReply, Responded};
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use worker::js_sys::Date;
@@ -135,7 +136,17 @@ impl Generation {
             furthest_offset: readers.furthest_offset(),
             unstored_bytes: log.unstored_bytes(),
         };
-        self.with_aggregate(|aggregate| GenerationView::of(aggregate, &log.facts(), &live))
+        self.with_aggregate(|aggregate| GenerationView::of(&self.with_response(aggregate), &log.facts(), &live))
+    }
+
+    /// The aggregate as it will be once the provider's headers are stored.
+    fn with_response<'a>(&self, aggregate: &'a Aggregate) -> Cow<'a, Aggregate> {
+        let response = self.response.borrow().clone();
+        let shown = response.zip(aggregate.live()).and_then(|(Responded { head }, live)| {
+            let command = Command::Respond { epoch: live.attempt.epoch, head };
+            aggregate.apply(&command, &LogFacts::default(), 0, clock::now()).ok()?.state
+        });
+        shown.map_or(Cow::Borrowed(aggregate), Cow::Owned)
     }
 
     /// Applies a command that brings no bytes.
@@ -184,22 +195,26 @@ impl Generation {
         }
         let append = epoch.map(|epoch| self.batch(epoch, &closing)).filter(|append| !append.bytes.is_empty());
         let delete_content = transition.effects.contains(&Effect::DeleteContent);
-        let nothing_to_store = transition.state.is_none()
+        let batch_alone = transition.state.is_none()
             && transition.history.is_empty()
             && transition.postings.is_empty()
-            && append.is_none()
             && !delete_content;
-        if nothing_to_store {
-            return Ok(());
-        }
-        let first_write = matches!(*self.aggregate.borrow(), Aggregate::Vacant);
         let stored = append.is_some();
-        self.store.commit(transition, first_write, append, delete_content, now)?;
+        match append {
+            None if batch_alone => return Ok(()),
+            Some(append) if batch_alone && append.bytes.len() <= CHUNK_MAX_BYTES => {
+                self.store.commit_batch(append, now)?;
+            }
+            append => {
+                let first_write = matches!(*self.aggregate.borrow(), Aggregate::Vacant);
+                self.store.commit(transition, first_write, append, delete_content, now)?;
+            }
+        }
         let mut log = self.log.borrow_mut();
         log.deliver(closing);
         if stored {
             let length = log.length();
-            log.mark_stored(holdfast_core::reservation::LogFacts { length, last_append_at: Some(now) });
+            log.mark_stored(LogFacts { length, last_append_at: Some(now) });
         }
         if delete_content {
             log.clear();

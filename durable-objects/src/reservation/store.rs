@@ -24,7 +24,7 @@ const MIGRATIONS: [&str; 1] = ["
 "];
 
 /// Largest stored row of the log; a larger batch is split.
-const CHUNK_MAX_BYTES: usize = 512 << 10;
+pub(super) const CHUNK_MAX_BYTES: usize = 512 << 10;
 
 /// Bytes to append to the log.
 #[derive(Debug, Default)]
@@ -69,6 +69,11 @@ impl Store {
             None => LogFacts::default(),
         };
         Ok((aggregate, log))
+    }
+
+    /// Stores a batch alone, the common case: one row, one statement, atomic by itself.
+    pub(super) fn commit_batch(&self, append: Append, now: UnixMillis) -> Result<()> {
+        self.append_row(append.offset, append.epoch, append.bytes, now)
     }
 
     /// Stores what one transition makes, and the bytes that go with it, in one transaction.
@@ -130,22 +135,23 @@ impl Store {
     fn append(&self, append: &Append, now: UnixMillis) -> Result<()> {
         let mut offset = append.offset;
         for piece in append.bytes.chunks(CHUNK_MAX_BYTES) {
-            let parameters = vec![
-                sql::int(offset)?,
-                sql::int(u64::from(append.epoch))?,
-                sql::time(now)?,
-                SqlStorageValue::Blob(piece.to_vec()),
-            ];
-            // The epoch is compared in the very statement: an older driver changes zero rows.
-            let statement = "INSERT INTO chunk SELECT ?1, ?2, ?3, ?4
-                WHERE (SELECT epoch FROM state) <= ?2 AND ?1 = COALESCE((SELECT MAX(offset + length(bytes)) FROM chunk
-                WHERE offset = (SELECT MAX(offset) FROM chunk)), 0)";
-            if sql::run(&self.sql, statement, parameters)? == 0 {
-                return Err(Error::from("the log has moved on"));
-            }
+            self.append_row(offset, append.epoch, piece.to_vec(), now)?;
             offset = offset.saturating_add(piece.len() as u64);
         }
         Ok(())
+    }
+
+    /// The epoch is compared in the very statement: an older driver changes zero rows. So is the offset: the log has no
+    /// holes.
+    fn append_row(&self, offset: u64, epoch: u32, bytes: Vec<u8>, now: UnixMillis) -> Result<()> {
+        let statement = "INSERT INTO chunk SELECT ?1, ?2, ?3, ?4 WHERE (SELECT epoch FROM state) <= ?2
+            AND ?1 = COALESCE((SELECT offset + length(bytes) FROM chunk ORDER BY offset DESC LIMIT 1), 0)";
+        let parameters =
+            vec![sql::int(offset)?, sql::int(u64::from(epoch))?, sql::time(now)?, SqlStorageValue::Blob(bytes)];
+        match sql::run(&self.sql, statement, parameters)? {
+            0 => Err(Error::from("the log has moved on")),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn write_history(&self, row: &HistoryRow) -> Result<()> {
