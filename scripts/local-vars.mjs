@@ -36,7 +36,6 @@ export const demoTenant = (pepper) => ({
   grant_micros: 50_000_000,
   budget: { limit_micros: 50_000_000, period: 'month' },
   concurrency: 32,
-  detached_max: 16,
   routes: demoRoutes(),
 });
 

@@ -76,7 +76,8 @@ pub struct TenantConfig {
     pub id: TenantId,
     /// Its keys.
     pub keys: Vec<KeyEntry>,
-    /// Credit granted in total. Raising it posts the difference as a further grant; lowering it is refused.
+    /// Credit granted in total. Raising it posts the difference as a further grant; a lower one
+    /// takes nothing back.
     pub grant_micros: Micros,
     /// Limit per period; none when absent.
     #[serde(default)]
@@ -84,18 +85,12 @@ pub struct TenantConfig {
     /// Requests that may hold a slot at once.
     #[serde(default = "default_concurrency")]
     pub concurrency: u32,
-    /// Generations that may run without a reader at once.
-    #[serde(default = "default_detached_max")]
-    pub detached_max: u32,
     /// Routes; first match wins.
     pub routes: Vec<Route>,
 }
 
 fn default_concurrency() -> u32 {
     32
-}
-fn default_detached_max() -> u32 {
-    16
 }
 
 /// Bounds on everything. Bytes and milliseconds.
@@ -133,7 +128,7 @@ impl Default for Limits {
             readers_max: 64,
             reader_stall_ms: 30_000,
             batch_bytes: 16 << 10,
-            batch_ms: 250,
+            batch_ms: 500,
             heartbeat_ms: 30_000,
             start_grace_ms: 30_000,
             idempotency_ms: 86_400_000,

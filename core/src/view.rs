@@ -38,7 +38,7 @@ pub struct UpstreamView {
     pub operation_id: Option<String>,
     /// Why the provider stopped.
     pub finish_reason: Option<String>,
-    /// HTTP status that readers get.
+    /// HTTP status that readers get, once the provider has answered.
     pub status: Option<u16>,
 }
 
@@ -183,7 +183,7 @@ impl GenerationView {
 
     fn of_reservation(reservation: &Reservation, log: &LogFacts, live: &LiveFacts) -> Self {
         let terminal = reservation.lifecycle.is_terminal();
-        let Attempt { id, epoch, upstream, operation_id, finish_reason, .. } = &reservation.attempt;
+        let Attempt { id, epoch, upstream, operation_id, finish_reason, responded_at, .. } = &reservation.attempt;
         let base = Self::base(&reservation.identity, id, &reservation.terms, reservation.created_at);
         let stored = &reservation.connection;
         let state = match (live.readers, stored.state) {
@@ -202,7 +202,7 @@ impl GenerationView {
                 epoch: *epoch,
                 operation_id: operation_id.clone(),
                 finish_reason: finish_reason.clone(),
-                status: reservation.head.as_ref().map(|head| head.status),
+                status: reservation.head.as_ref().filter(|_| responded_at.is_some()).map(|head| head.status),
                 ..base.upstream
             },
             lifecycle: reservation.lifecycle,

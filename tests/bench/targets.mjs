@@ -79,7 +79,6 @@ const benchTenant = (terms) => ({
   grant_micros: 1_000_000_000_000,
   budget: { limit_micros: 1_000_000_000_000, period: 'month' },
   concurrency: 1000,
-  detached_max: 1000,
   routes: [{ name: 'bench', provider: 'simulator', on_disconnect: 'detach', ...terms }],
 });
 

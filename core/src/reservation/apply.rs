@@ -365,6 +365,7 @@ impl Reservation {
         next.attempt.upstream = conclusion.upstream;
         next.attempt.operation_id = end.operation_id.clone().or(next.attempt.operation_id);
         next.attempt.finish_reason.clone_from(&end.finish_reason);
+        next.attempt.responded_at = next.attempt.responded_at.or(end.head.as_ref().map(|_| now));
         next.reason = Some(conclusion.reason);
         next.usage = conclusion.usage;
         next.cost = Some(conclusion.cost);

@@ -102,7 +102,6 @@ impl Tenant {
             "grant_micros": 900_000_000_u64,
             "budget": { "limit_micros": 900_000_000_u64, "period": "month" },
             "concurrency": 64,
-            "detached_max": 64,
             "routes": [],
         });
         Self { id: id.to_owned(), key, document }
