@@ -36,6 +36,7 @@ pub mod audit;
 pub mod config;
 pub mod deadline;
 pub mod dialect;
+pub mod glob;
 pub mod ids;
 pub mod intake;
 pub mod key;

@@ -1,7 +1,7 @@
 //! What usage costs. Prices are pinned at admission by version; a cost is rounded up once, at settlement.
 
+use crate::glob::glob_matches;
 use crate::money::{Micros, MoneyError};
-use crate::policy::glob_matches;
 use crate::usage::Usage;
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,9 +1,8 @@
 //! The driver: calls the provider and feeds the log. It runs in `state.wait_until`, with the alarm as its heartbeat.
 
 use super::generation::{Driver, Generation};
-use super::object::{pump_options, verdict_of};
 use crate::egress::{self, CallError};
-use crate::pump::{self, AbortHandle, PumpLog, Verdict};
+use crate::pump::{self, AbortHandle, PumpLog, PumpOptions, Verdict};
 use crate::settings;
 use holdfast_core::policy::Terms;
 use holdfast_core::refusal::Refusal;
@@ -53,6 +52,15 @@ impl PumpLog for ObjectLog {
     }
 }
 
+/// A storage error is not final: the batch stays in memory and is tried again.
+fn verdict_of(applied: Result<Reply, Refusal>) -> Verdict {
+    match applied {
+        Ok(Reply::Stop) => Verdict::Stop,
+        Ok(_) | Err(Refusal::Unavailable { .. }) => Verdict::Continue,
+        Err(_) => Verdict::Fenced,
+    }
+}
+
 impl Generation {
     /// Starts the driver of an epoch. It is known to this object before anything awaits.
     pub(super) fn start_driver(self: &Rc<Self>, epoch: u32, body: Vec<u8>) -> Result<(), Refusal> {
@@ -75,7 +83,8 @@ impl Generation {
         let Some(terms) = self.with_aggregate(|aggregate| aggregate.live().map(|live| live.terms.clone())) else {
             return;
         };
-        let options = pump_options(&terms, self);
+        // The alarm shows life; the pump does not have to.
+        let options = PumpOptions::new(&terms, self.limits(), None);
         let log = ObjectLog { generation: self.clone(), epoch };
         pump::run(&log, call(self, &terms, body, abort), abort, options).await;
     }

@@ -1,7 +1,6 @@
 //! Load, apply, store, arm, effects. Storage first, memory second; nothing between load and store awaits.
 
 use super::log::Log;
-use super::object::driver_reply;
 use super::readers::Readers;
 use super::store::{Append, CHUNK_MAX_BYTES, Store};
 use crate::clock;
@@ -18,7 +17,7 @@ use holdfast_core::reservation::{
 };
 use holdfast_core::time::UnixMillis;
 use holdfast_core::view::{GenerationView, LiveFacts};
-use holdfast_core::wire::{GenerationReply, Responded};
+use holdfast_core::wire::Responded;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -174,7 +173,7 @@ impl Generation {
         Ok(transition)
     }
 
-    fn record_refused(&self, command: &Command, refusal: &Refusal, now: UnixMillis) {
+    pub(super) fn record_refused(&self, command: &Command, refusal: &Refusal, now: UnixMillis) {
         if let Some(row) = refused_row(command, refusal, now)
             && let Err(error) = self.store.write_history(&row)
         {
@@ -319,40 +318,6 @@ impl Generation {
             unseen_bytes_max: self.limits.batch_bytes,
             cut_inside_event: streaming && rest.terminal_prefix,
         })
-    }
-
-    /// A driver at the edge appends, shows life, and tells whether its client is still there.
-    pub(super) fn edge_append(
-        self: &Rc<Self>,
-        epoch: u32,
-        offset: u64,
-        bytes: &[u8],
-        client_attached: bool,
-        furthest_offset: u64,
-    ) -> core::result::Result<GenerationReply, Refusal> {
-        let new = self.new_bytes(offset, bytes)?.to_vec();
-        let command = Command::Append { epoch, bytes: new.len() as u64 };
-        // Asked before anything is taken in: a fenced driver adds no byte.
-        let allowed = self.aggregate.borrow().apply(&command, &self.log.borrow().facts(), 0, clock::now());
-        allowed.inspect_err(|refusal| self.record_refused(&command, refusal, clock::now()))?;
-        self.log.borrow_mut().deliver(new);
-        self.progress.notify();
-        self.readers.borrow_mut().edge_progress(furthest_offset);
-        self.store_response(epoch)?;
-        let mut verdict = driver_reply(self.apply(&command))?;
-        if !client_attached && self.edge_client_left() {
-            verdict = driver_reply(self.apply(&Command::Append { epoch, bytes: 0 }))?;
-        }
-        Ok(verdict)
-    }
-
-    /// The part of a repeated append that is not in the log yet.
-    pub(super) fn new_bytes<'a>(&self, offset: u64, bytes: &'a [u8]) -> core::result::Result<&'a [u8], Refusal> {
-        let length = self.log.borrow().length();
-        let known = length.checked_sub(offset).and_then(|known| usize::try_from(known).ok());
-        known
-            .map(|known| bytes.get(known..).unwrap_or_default())
-            .ok_or_else(|| Refusal::WrongState { state: format!("at offset {length}") })
     }
 
     /// Compares what is due with now. Harmless at any time.

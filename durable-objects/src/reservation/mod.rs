@@ -9,9 +9,11 @@
 //! | `log` | the chunk log, from memory and from rows |
 //! | `readers` | cursors over the log, and what serves them |
 //! | `driver` | calls the provider and feeds the log |
+//! | `edge` | the object's side of a driver at the edge |
 //! | `outbox` | brings postings to the tenant until they are acknowledged |
 
 mod driver;
+mod edge;
 mod generation;
 mod log;
 mod object;

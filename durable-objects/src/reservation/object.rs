@@ -1,13 +1,13 @@
 #![allow(missing_docs, reason = "the object macro generates undocumented items")]
 //! The platform's entry points.
 
-use super::generation::{Generation, storage_failed};
-use crate::pump::{PumpOptions, Verdict};
+use super::edge::EdgeClient;
+use super::generation::Generation;
 use crate::rpc::{read_call, reply};
 use holdfast_core::ids::{AttemptId, Identity};
 use holdfast_core::policy::Terms;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::reservation::{Command, Reply, UpstreamEnd};
+use holdfast_core::reservation::{Command, Reply};
 use holdfast_core::view::GenerationView;
 use holdfast_core::wire::{GenerationCall, GenerationReply, StreamForm};
 use std::cell::RefCell;
@@ -83,15 +83,14 @@ impl ReservationObject {
                 }
             }
             GenerationCall::Begin { identity, attempt, terms, driver } => {
-                begin(&generation, identity, attempt, terms, driver)?
+                generation.edge_begin(identity, attempt, terms, driver)?
             }
             GenerationCall::Append { epoch, offset, response, client_attached, furthest_offset } => {
-                response.into_iter().for_each(|response| generation.responded(response));
-                generation.edge_append(epoch, offset, &raw, client_attached, furthest_offset)?
+                let client = EdgeClient { attached: client_attached, furthest_offset };
+                generation.edge_append(epoch, offset, response, &raw, client)?
             }
             GenerationCall::Finish { epoch, offset, response, end } => {
-                response.into_iter().for_each(|response| generation.responded(response));
-                edge_finish(&generation, epoch, offset, *end, &raw)?
+                generation.edge_finish(epoch, offset, response, *end, &raw)?
             }
             GenerationCall::Status => status(&generation)?,
             GenerationCall::Cancel => match generation.apply(&Command::Cancel)? {
@@ -124,74 +123,6 @@ async fn start(
     generation.follow(request, StreamForm::Raw { offset: 0 }).await
 }
 
-/// Starts the generation with a driver at the edge: the intent is durable when the reply leaves. The same driver may ask
-/// again, should the reply be lost; any other finds it started.
-fn begin(
-    generation: &Rc<Generation>,
-    identity: Identity,
-    attempt: AttemptId,
-    terms: Box<Terms>,
-    driver: String,
-) -> core::result::Result<GenerationReply, Refusal> {
-    match generation.apply(&Command::Start { identity, attempt, terms })? {
-        Reply::Started { epoch } => {
-            generation.apply(&Command::Submit { epoch })?;
-            generation.edge_driver.replace(Some((driver, epoch)));
-            generation.edge_client_attached();
-            Ok(GenerationReply::Begun { epoch })
-        }
-        _ => Ok(match &*generation.edge_driver.borrow() {
-            Some((begun_by, epoch)) if *begun_by == driver => GenerationReply::Begun { epoch: *epoch },
-            _ => GenerationReply::AlreadyStarted,
-        }),
-    }
-}
-
-/// The end of a driver at the edge. A repeated one gets the same answer: what the log has behind the driver's own bytes.
-fn edge_finish(
-    generation: &Rc<Generation>,
-    epoch: u32,
-    offset: u64,
-    end: UpstreamEnd,
-    last_bytes: &[u8],
-) -> core::result::Result<GenerationReply, Refusal> {
-    let terminal = if generation.ended_at_epoch(epoch) {
-        generation
-            .read_to_end(offset.saturating_add(last_bytes.len() as u64))
-            .map_err(|error| storage_failed(&error))?
-    } else {
-        let new_bytes = generation.new_bytes(offset, last_bytes)?.to_vec();
-        generation.end(epoch, end, new_bytes)?
-    };
-    generation.edge_client_left();
-    let terminal = String::from_utf8_lossy(&terminal).into_owned();
-    Ok(GenerationReply::Finished { head: generation.head(), terminal })
-}
-
 fn status(generation: &Rc<Generation>) -> core::result::Result<GenerationReply, Refusal> {
     generation.view().map(|view: GenerationView| GenerationReply::Generation(Box::new(view))).ok_or(Refusal::NotFound)
-}
-
-/// The verdict for a driver at the edge.
-pub(super) fn driver_reply(
-    applied: core::result::Result<Reply, Refusal>,
-) -> core::result::Result<GenerationReply, Refusal> {
-    Ok(match applied? {
-        Reply::Stop => GenerationReply::Stop,
-        _ => GenerationReply::Continue,
-    })
-}
-
-/// The verdict for a driver in this object. A storage error is not final: the batch stays in memory and is tried again.
-pub(super) fn verdict_of(applied: core::result::Result<Reply, Refusal>) -> Verdict {
-    match applied {
-        Ok(Reply::Stop) => Verdict::Stop,
-        Ok(_) | Err(Refusal::Unavailable { .. }) => Verdict::Continue,
-        Err(_) => Verdict::Fenced,
-    }
-}
-
-/// The pump's options in this object: the alarm shows life, the pump does not have to.
-pub(super) fn pump_options(terms: &Terms, generation: &Generation) -> PumpOptions {
-    PumpOptions::new(terms, generation.limits(), None)
 }
