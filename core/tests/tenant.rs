@@ -266,14 +266,14 @@ fn a_hold_belongs_to_the_period_of_its_admission() {
 #[test]
 fn a_hold_is_looked_into_after_its_start_and_again_after_its_longest_time() {
     let routes =
-        r#"{"name":"r","provider":"p","max_output_tokens":10,"total_ms":1000,"lease_ms":200,"observation_ms":30}"#;
+        r#"{"name":"r","provider":"p","max_output_tokens":10,"total_ms":1000,"lease_ms":2000,"observation_ms":30}"#;
     let mut world = World::new(config(1_000, 1_000, 4, routes));
     world.limits.start_grace_ms = 7_000;
     world.admit(&request(1, 20), START).unwrap();
     let hold = &world.holds[&identity(1).reservation];
     assert_eq!(hold.due_at, START.plus(7_000));
     assert_eq!(due_after_start(hold, START.plus(7_000)), START.plus(67_000), "a minute from now at the earliest");
-    assert_eq!(due_after_start(hold, START), START.plus(1_230 + 60_000));
+    assert_eq!(due_after_start(hold, START), START.plus(3_030 + 60_000));
 }
 
 /// Invariant 11, as the API shows it.
