@@ -19,6 +19,9 @@ use std::future::{Future, poll_fn};
 use std::task::{Context, Poll};
 use worker::{AbortController, AbortSignal, ByteStream, Response};
 
+/// The first batch is stored at the latest after so long.
+const FIRST_BATCH_MS: u64 = 100;
+
 /// Whether the driver goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -239,7 +242,8 @@ impl<L: PumpLog> Exchange<'_, L> {
     async fn copy(&mut self, mut body: ByteStream, intake: &mut Intake) -> Stopped {
         let aborted = self.abort.aborted().fuse();
         pin_mut!(aborted);
-        let mut timer = self.next_timer();
+        // The first batch is stored early: it brings the provider's headers.
+        let mut timer = timer(Some(self.options.batch_ms.min(FIRST_BATCH_MS)));
         let mut flushing: Option<LocalBoxFuture<'static, Verdict>> = None;
         loop {
             futures::select_biased! {
@@ -277,12 +281,18 @@ impl<L: PumpLog> Exchange<'_, L> {
     }
 
     /// The next moment to store: after `batch_ms` while something waits, else at the next heartbeat, else never.
-    fn next_timer(&self) -> futures::future::Fuse<LocalBoxFuture<'static, ()>> {
+    fn next_timer(&self) -> Timer {
         let wait_ms = if self.log.has_unstored() { Some(self.options.batch_ms) } else { self.options.heartbeat_ms };
-        match wait_ms {
-            Some(ms) => sleep_ms(ms).boxed_local().fuse(),
-            None => std::future::pending().boxed_local().fuse(),
-        }
+        timer(wait_ms)
+    }
+}
+
+type Timer = futures::future::Fuse<LocalBoxFuture<'static, ()>>;
+
+fn timer(wait_ms: Option<u64>) -> Timer {
+    match wait_ms {
+        Some(ms) => sleep_ms(ms).boxed_local().fuse(),
+        None => std::future::pending().boxed_local().fuse(),
     }
 }
 

@@ -3,8 +3,8 @@
 
 use super::{
     AbortCause, Aggregate, Attempt, Cancellation, Command, Connection, ConnectionState, Delivery, Effect, HistoryRow,
-    Lease, Lifecycle, LogFacts, Reply, Reservation, ResponseHead, Settlement, Tombstone, Transition, UpstreamEnd,
-    UpstreamState,
+    Lease, Lifecycle, LogFacts, Reply, Reservation, ResponseHead, Settlement, SourceEnd, Tombstone, Transition,
+    UpstreamEnd, UpstreamState,
 };
 use crate::deadline::backoff_ms;
 use crate::ids::{AttemptId, Identity};
@@ -85,7 +85,7 @@ impl Aggregate {
                 Ok(live.readers(*attached, *furthest_offset, now))
             }
             (Self::Live(live), Command::Cancel) => Ok(live.cancel(now)),
-            (Self::Live(live), Command::End { epoch, end }) => live.end(*epoch, end, now),
+            (Self::Live(live), Command::End { epoch, end }) => live.end(*epoch, end, log, now),
             (Self::Live(live), Command::Wake { driver_alive }) => Ok(live.wake(*driver_alive, log, heartbeat_ms, now)),
             (Self::Live(live), Command::Acknowledge { posting_id }) => Ok(live.acknowledge(posting_id, now)),
             (Self::Live(live), Command::DeliveryFailed { posting_id }) => Ok(live.delivery_failed(posting_id, now)),
@@ -117,6 +117,7 @@ fn start(identity: &Identity, attempt: &AttemptId, terms: &Terms, now: UnixMilli
         created_at: now,
         reconcile_at: None,
         ended_at: None,
+        lost_from: None,
         reason: None,
         usage: None,
         cost: None,
@@ -356,7 +357,7 @@ impl Reservation {
     }
 
     /// The end: outcome, close and posting in one transition. The first terminal state stands.
-    fn end(&self, epoch: u32, end: &UpstreamEnd, now: UnixMillis) -> Result<Transition, Refusal> {
+    fn end(&self, epoch: u32, end: &UpstreamEnd, log: &LogFacts, now: UnixMillis) -> Result<Transition, Refusal> {
         self.guard(epoch)?;
         let conclusion = self.conclude(end, now)?;
         let mut next = self.clone();
@@ -372,6 +373,7 @@ impl Reservation {
         next.head = conclusion.head;
         next.ended_at = Some(now);
         next.reconcile_at = None;
+        next.lost_from = (end.source == SourceEnd::Lost).then_some(log.length);
         let delete_partial = conclusion.lifecycle == Lifecycle::Cancelled && !self.terms.keep_partial;
         next.content_deleted = delete_partial;
         next.deliveries.extend(conclusion.postings.iter().map(|posting| delivery(posting, now)));

@@ -15,6 +15,7 @@
 
 mod apply;
 mod conclude;
+mod cursor;
 mod deadlines;
 
 pub use apply::refused_row;
@@ -230,6 +231,9 @@ pub struct Reservation {
     pub reconcile_at: Option<UnixMillis>,
     /// When it ended.
     pub ended_at: Option<UnixMillis>,
+    /// Where the provider's bytes end, if the driver was lost: a client may have seen bytes behind it that no log has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_from: Option<u64>,
     /// Why it ended as it did.
     pub reason: Option<ReasonCode>,
     /// The usage it was settled by.

@@ -174,8 +174,10 @@ impl Generation {
             return Ok(Some(GenerationReply::ContentDeleted));
         }
         let log = self.log.borrow();
-        if offset > log.length() {
-            return Ok(Some(GenerationReply::BeyondEnd { log_length: log.length() }));
+        let beyond =
+            self.with_aggregate(|aggregate| aggregate.live().and_then(|live| live.cursor_beyond(offset, log.length())));
+        if let Some(log_length) = beyond {
+            return Ok(Some(GenerationReply::BeyondEnd { log_length }));
         }
         if matches!(form, StreamForm::Events { .. }) && is_stream(head) && offset > 0 {
             let before = log.read_bytes(&self.store, offset.saturating_sub(4))?.unwrap_or_default();

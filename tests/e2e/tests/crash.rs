@@ -70,18 +70,21 @@ fn killed_in_mid_stream() {
         assert!(kept + batch >= received.len(), "{kept} bytes kept of {} received", received.len());
         assert!(kept as u64 <= entry.bytes_sent(), "nothing is stored that was not sent");
         assert_bytes!(client.result(&id).expect(200).body, stored);
-        assert_beyond_the_log_is_refused(&client, &id, stored.len());
+        assert_beyond_the_log_is_refused(&client, &id, kept, stored.len());
 
         assert_eq!(world.simulator.log(&tag).len(), 1, "one call at most");
         assert_works(&world, &client);
     }
 }
 
-fn assert_beyond_the_log_is_refused(client: &Client, id: &str, length: usize) {
+/// What a client saw behind the stored bytes of the provider is in no log: it is told where to start again.
+fn assert_beyond_the_log_is_refused(client: &Client, id: &str, kept: usize, length: usize) {
     assert_bytes!(client.read_all_from(id, length), b"", "at the end of the log there is nothing more");
-    let beyond = client.get(&format!("/v1/generations/{id}/stream?offset={}", length + 1));
-    assert_eq!(beyond.status, 409, "{}", beyond.text());
-    assert_eq!(beyond.json()["log_length"], length, "{}", beyond.text());
+    for offset in [kept + 1, length - 1, length + 1] {
+        let beyond = client.get(&format!("/v1/generations/{id}/stream?offset={offset}"));
+        assert_eq!(beyond.status, 409, "{}", beyond.text());
+        assert_eq!(beyond.json()["log_length"], kept, "{}", beyond.text());
+    }
 }
 
 /// The server serves as if nothing had happened.
