@@ -99,6 +99,8 @@ fn default_concurrency() -> u32 {
 pub struct Limits {
     /// Largest request body.
     pub body_max_bytes: u64,
+    /// A request body that is not whole after so long is refused.
+    pub body_ms: u64,
     /// Largest upstream event that is still examined.
     pub event_max_bytes: u64,
     /// Largest stored output of one generation; above it the generation is aborted.
@@ -123,6 +125,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             body_max_bytes: 1 << 20,
+            body_ms: 15_000,
             event_max_bytes: 1 << 20,
             generation_max_bytes: 32 << 20,
             readers_max: 64,
@@ -200,6 +203,7 @@ pub fn parse_limits(json: Option<&str>) -> Result<Limits, ConfigError> {
     let limits: Limits = json.map_or_else(|| Ok(Limits::default()), |json| parse("LIMITS", json))?;
     let zero = [
         ("body_max_bytes", limits.body_max_bytes),
+        ("body_ms", limits.body_ms),
         ("event_max_bytes", limits.event_max_bytes),
         ("generation_max_bytes", limits.generation_max_bytes),
         ("readers_max", u64::from(limits.readers_max)),
@@ -273,6 +277,7 @@ mod tests {
         assert_eq!(message, "TENANTS: tenant `t`, route `r`: unknown provider `q`");
         assert!(tenant(r#"{"name":"r","provider":"p","grace":1}"#).is_err(), "a misspelt member is refused");
         assert!(parse_limits(Some(r#"{"batch_ms":0}"#)).is_err());
+        assert!(parse_limits(Some(r#"{"body_ms":0}"#)).is_err());
         assert_eq!(parse_limits(None), Ok(Limits::default()));
     }
 }
