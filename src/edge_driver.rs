@@ -7,6 +7,7 @@
 use crate::ask;
 use crate::edge_client::{Client, serve};
 use holdfast_core::config::{Limits, Provider};
+use holdfast_core::dialect::error_terminal;
 use holdfast_core::ids::Identity;
 use holdfast_core::policy::Terms;
 use holdfast_core::refusal::Refusal;
@@ -25,6 +26,9 @@ use worker::{Context, Env, Request, Response};
 
 /// Longest silence of the driver towards its object; a shorter lease makes it shorter.
 const HEARTBEAT_MS: u64 = 5_000;
+
+/// What a client is told whose driver lost the generation.
+const INTERRUPTED: &str = "The stream was interrupted here; the generation's record tells how it ended.";
 
 /// Drives an admitted generation and answers its client. `context` carries the work after the client has left;
 /// `request` is the client's, with its body read: its signal tells when the client leaves. `upstream_body` goes to
@@ -60,8 +64,11 @@ pub(crate) async fn run(
         epoch,
         client: client.clone(),
         response: RefCell::default(),
+        received: Cell::new(false),
         unstored: RefCell::default(),
         stored: Cell::new(0),
+        #[cfg(feature = "test-hooks")]
+        mute_until: crate::test_hooks::mute_until(request, terms.lease_ms),
     }));
     let abort = Rc::new(AbortHandle::new());
     context.wait_until(watch_client(log.clone(), abort.clone()));
@@ -87,10 +94,15 @@ struct Attempt {
     client: Rc<Client>,
     /// The provider's headers, not yet known to the object.
     response: RefCell<Option<Responded>>,
+    /// The provider sent something since the last append.
+    received: Cell<bool>,
     /// Delivered to the client, not yet stored by the object.
     unstored: RefCell<Vec<u8>>,
     /// Length of the object's log, as far as it was confirmed.
     stored: Cell<u64>,
+    /// Until then the object is out of reach.
+    #[cfg(feature = "test-hooks")]
+    mute_until: holdfast_core::time::UnixMillis,
 }
 
 /// The pump's log at the edge: the client at once, the object in batches.
@@ -103,6 +115,10 @@ impl PumpLog for EdgeLog {
             self.0.client.respond(self.0.head_for_client(head));
         }
         *self.0.response.borrow_mut() = Some(Responded { head });
+    }
+
+    fn received(&self) {
+        self.0.received.set(true);
     }
 
     fn deliver(&self, bytes: Vec<u8>) -> Verdict {
@@ -146,15 +162,13 @@ impl PumpLog for EdgeLog {
                 if let Some(head) = head {
                     self.0.client.respond(self.0.head_for_client(&head));
                 }
-                self.0.client.deliver(last_bytes);
-                self.0.client.deliver(terminal.into_bytes());
-                self.0.client.close();
+                let mut rest = last_bytes;
+                rest.extend(terminal.into_bytes());
+                self.0.client.close(rest);
             }
-            answer => {
-                // Another driver owns, or the object is out of reach: the lease finds what is left.
-                worker::console_error!("the end of an edge generation was not taken: {answer:?}");
-                self.0.client.cut();
-            }
+            // Another driver owns, or the object is out of reach: the lease finds what is left. The client's answer
+            // stays open here, and `drive` breaks it off.
+            answer => worker::console_error!("the end of an edge generation was not taken: {answer:?}"),
         }
     }
 }
@@ -165,6 +179,7 @@ impl Attempt {
             epoch: self.epoch,
             offset: self.stored.get(),
             response: self.response.borrow().clone(),
+            received: self.received.replace(false),
             client_attached: !self.client.is_gone(),
             furthest_offset: self.client.taken_bytes(),
         }
@@ -180,6 +195,10 @@ impl Attempt {
 
     /// The object's verdict; `None` when it is out of reach: then the next batch asks again.
     async fn ask(&self, call: GenerationCall, raw: &[u8]) -> Option<Verdict> {
+        #[cfg(feature = "test-hooks")]
+        if holdfast_objects::clock::now() < self.mute_until {
+            return None;
+        }
         match ask::generation(&self.env, &self.identity, &call, raw).await {
             Ok(Answer::Reply(GenerationReply::Stop)) => Some(Verdict::Stop),
             Ok(_) => Some(Verdict::Continue),
@@ -206,10 +225,15 @@ async fn drive(
     limits: Limits,
     upstream_body: Vec<u8>,
 ) {
-    let options = PumpOptions::new(&terms, &limits, Some((terms.lease_ms / 3).clamp(1, HEARTBEAT_MS)));
+    let heartbeat_ms = (terms.lease_ms / 3).clamp(1, HEARTBEAT_MS);
+    let mut options = PumpOptions::new(&terms, &limits, Some(heartbeat_ms));
+    // While bytes come, batches are the only heartbeats.
+    options.batch_ms = options.batch_ms.min(heartbeat_ms);
     let call = call_provider(&log.0.env, &provider, &terms, &upstream_body, &abort);
     pump::run(&log, call, &abort, options).await;
-    log.0.client.finish();
+    // Only a driver that lost its generation leaves the answer open. The error is for this one client, which has bytes
+    // that the log may lack; the log has an end of its own, written by whoever owns it, and readers get that one.
+    log.0.client.finish(error_terminal(terms.dialect, "upstream_interrupted", INTERRUPTED));
 }
 
 async fn call_provider(

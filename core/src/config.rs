@@ -11,6 +11,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 /// An upstream API. Named by the operator, never by a caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,16 +148,29 @@ fn parse<'a, T: Deserialize<'a>>(name: &str, json: &'a str) -> Result<T, ConfigE
     serde_json::from_str(json).map_err(|error| ConfigError(format!("{name}: {error}")))
 }
 
+/// Parses a list so that an error names the place in it.
+fn parse_each<'a, T: Deserialize<'a>>(name: &str, json: &'a str) -> Result<Vec<T>, ConfigError> {
+    let items: Vec<&RawValue> = parse(name, json)?;
+    items.iter().enumerate().map(|(index, item)| parse(&format!("{name}[{index}]"), item.get())).collect()
+}
+
 /// Reads `PROVIDERS`.
 ///
 /// # Errors
 /// [`ConfigError`] for malformed JSON, an unknown member, an origin that is not allowed or a name given twice.
 pub fn parse_providers(json: &str) -> Result<Vec<Provider>, ConfigError> {
-    let providers: Vec<Provider> = parse("PROVIDERS", json)?;
+    let providers: Vec<Provider> = parse_each("PROVIDERS", json)?;
     let mut names = BTreeSet::new();
     for provider in &providers {
         if !names.insert(provider.name.as_str()) {
             return Err(ConfigError(format!("PROVIDERS: name `{}` is given twice", provider.name)));
+        }
+        if provider.dialect != Dialect::OpenaiChat {
+            return Err(ConfigError(format!(
+                "PROVIDERS: dialect `{}` of `{}` is not served by this version; `openai-chat` is",
+                provider.dialect.name(),
+                provider.name
+            )));
         }
         if !origin_is_allowed(&provider.origin) {
             return Err(ConfigError(format!(
@@ -173,11 +187,20 @@ pub fn parse_providers(json: &str) -> Result<Vec<Provider>, ConfigError> {
 /// # Errors
 /// [`ConfigError`] naming the tenant and route that cannot work.
 pub fn parse_tenants(json: &str, providers: &[Provider]) -> Result<Vec<TenantConfig>, ConfigError> {
-    let tenants: Vec<TenantConfig> = parse("TENANTS", json)?;
+    let tenants: Vec<TenantConfig> = parse_each("TENANTS", json)?;
     let mut ids = BTreeSet::new();
     for tenant in &tenants {
         if !ids.insert(tenant.id.as_str()) {
             return Err(ConfigError(format!("TENANTS: id `{}` is given twice", tenant.id)));
+        }
+        if tenant.concurrency == 0 {
+            return Err(ConfigError(format!("TENANTS: tenant `{}`: `concurrency` must be above zero", tenant.id)));
+        }
+        if let Some(key) = tenant.keys.iter().find(|key| !is_digest(&key.digest)) {
+            let (tenant, key) = (&tenant.id, &key.id);
+            return Err(ConfigError(format!(
+                "TENANTS: tenant `{tenant}`, key `{key}`: `digest` must be 64 lower-case hex digits"
+            )));
         }
         for route in &tenant.routes {
             let complaint = match route.contradiction() {
@@ -193,6 +216,10 @@ pub fn parse_tenants(json: &str, providers: &[Provider]) -> Result<Vec<TenantCon
         }
     }
     Ok(tenants)
+}
+
+fn is_digest(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
 /// Reads `LIMITS`; the defaults when absent.

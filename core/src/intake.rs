@@ -187,7 +187,7 @@ struct EventIntake {
     stripped_usage: Option<Vec<u8>>,
 }
 
-/// Source offsets of the events to leave out.
+/// Source offsets of the events to leave out, in their order.
 type Cuts = Vec<Range<u64>>;
 
 impl EventIntake {
@@ -258,25 +258,40 @@ impl EventIntake {
         let whole = usize::try_from(boundary.saturating_sub(self.held_from)).unwrap_or(usize::MAX).min(self.held.len());
         let stays = self.held.len().saturating_sub(whole);
         let goes = if stays > HELD_MAX_BYTES { self.held.len() } else { whole };
+        if goes == 0 {
+            return Vec::new();
+        }
         let rest = if goes == self.held.len() { Vec::new() } else { self.held.split_off(goes) };
-        let mut released = mem::replace(&mut self.held, rest);
-        let mut last = None;
-        for cut in cuts.iter().rev() {
-            let event = self.cut(&mut released, cut);
-            last = last.or(event);
-        }
-        if last.is_some() {
-            self.stripped_usage = last;
-        }
+        let released = mem::replace(&mut self.held, rest);
+        let released = if cuts.is_empty() { released } else { self.without(&released, cuts) };
         self.held_from = self.held_from.saturating_add(goes as u64);
         released
     }
 
-    /// Leaves one event out of what is released, and returns it.
-    fn cut(&self, released: &mut Vec<u8>, cut: &Range<u64>) -> Option<Vec<u8>> {
+    /// What is released without the events to leave out; keeps the last of them. One pass, however many there are.
+    fn without(&mut self, released: &[u8], cuts: &Cuts) -> Vec<u8> {
+        let mut kept = Vec::with_capacity(released.len());
+        let mut copied = 0;
+        let mut last = None;
+        for cut in cuts.iter().filter_map(|cut| self.in_held(cut)) {
+            if let (Some(before), Some(event)) = (released.get(copied..cut.start), released.get(cut.clone())) {
+                kept.extend_from_slice(before);
+                copied = cut.end;
+                last = Some(event);
+            }
+        }
+        kept.extend_from_slice(released.get(copied..).unwrap_or_default());
+        if let Some(event) = last {
+            self.stripped_usage = Some(event.to_vec());
+        }
+        kept
+    }
+
+    /// Where source offsets lie in the held bytes.
+    fn in_held(&self, cut: &Range<u64>) -> Option<Range<usize>> {
         let start = usize::try_from(cut.start.checked_sub(self.held_from)?).ok()?;
         let end = usize::try_from(cut.end.checked_sub(self.held_from)?).ok()?;
-        (start <= end && end <= released.len()).then(|| released.drain(start..end).collect())
+        Some(start..end)
     }
 }
 

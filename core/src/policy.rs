@@ -146,7 +146,9 @@ impl Route {
         if edge && self.grace_ms > 0 {
             Some("owner `edge` has no grace: its one client cannot come back to a running stream")
         } else if edge && may_detach && self.total_ms > EDGE_DETACH_CEILING_MS {
-            Some("owner `edge` may detach, but `total_ms` is above what `ctx.wait_until` carries (28000)")
+            Some(
+                "owner `edge` may detach, but `total_ms` is above what `ctx.wait_until` carries: at most 28000, or `allow_override`: false with `cancel`",
+            )
         } else if self.lease_ms < LEASE_MIN_MS {
             Some("`lease_ms` must be at least 1000: a driver shows life three times in a lease")
         } else if self.first_byte_ms == 0 || self.idle_ms == 0 || self.total_ms == 0 {

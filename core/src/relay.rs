@@ -5,9 +5,6 @@ use crate::sse::{Event, Scanner};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Largest event that is relayed; above it only its id is passed on.
-const EVENT_MAX_BYTES: usize = 32 << 20;
-
 /// Turns log bytes into events with ids.
 #[derive(Debug)]
 pub struct Relay {
@@ -16,10 +13,11 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// A relay of the log from `start` on; `start` lies between two events.
+    /// A relay of the log from `start` on; `start` lies between two events. Of an event above `event_max_bytes` only
+    /// the id is passed on: the raw form has its bytes.
     #[must_use]
-    pub const fn new(start: u64) -> Self {
-        Self { scanner: Scanner::new(EVENT_MAX_BYTES), start }
+    pub const fn new(start: u64, event_max_bytes: usize) -> Self {
+        Self { scanner: Scanner::new(event_max_bytes), start }
     }
 
     /// Takes the next log bytes; appends the events that they complete to `out`.
@@ -83,7 +81,7 @@ mod tests {
     fn ids_are_the_offsets_after_each_event() {
         let log = b"data: a\n\n: ping\n\nevent: x\r\ndata: b\r\ndata: c\r\n\r\ndata: [DONE]\n\n";
         for cut in 0..log.len() {
-            let mut relay = Relay::new(100);
+            let mut relay = Relay::new(100, 1 << 20);
             let mut out = Vec::new();
             let (left, right) = log.split_at(cut);
             relay.push(left, &mut out);
@@ -94,6 +92,15 @@ mod tests {
                 "cut at {cut}"
             );
         }
+    }
+
+    /// Found by attack: twenty readers of one 31 MB event took a gigabyte.
+    #[test]
+    fn an_event_over_the_bound_passes_its_id_alone() {
+        let mut relay = Relay::new(0, 20);
+        let mut out = Vec::new();
+        relay.push(b"data: 0123456789012345678901234567890\n\ndata: a\n\n", &mut out);
+        assert_eq!(out, b"data: \nid: 39\n\ndata: a\nid: 48\n\n");
     }
 
     #[test]

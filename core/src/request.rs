@@ -13,10 +13,15 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::usage::TOKENS_MAX;
-
 /// The largest `n` (choices per request) that is accepted; OpenAI's own bound.
 pub const CHOICES_MAX: u64 = 128;
+
+/// The longest model name that is accepted, in bytes of UTF-8. Names are stored with every generation; the longest real
+/// ones (a fine-tuned model, a path in a model hub) take about half of it.
+pub const MODEL_MAX_BYTES: usize = 256;
+
+/// The largest token cap that is understood: 2^53, above which JSON readers lose integers. The route's cap lowers it.
+const CAP_MAX_TOKENS: u64 = 1 << 53;
 
 const MODEL: &str = "model";
 const STREAM: &str = "stream";
@@ -25,6 +30,9 @@ const MAX_TOKENS: &str = "max_tokens";
 const CHOICES: &str = "n";
 const STREAM_OPTIONS: &str = "stream_options";
 const INCLUDE_USAGE: &str = "include_usage";
+
+/// The members of the request that decide about cost or routing.
+const DECISIVE: [&str; 6] = [MODEL, STREAM, MAX_COMPLETION_TOKENS, MAX_TOKENS, CHOICES, STREAM_OPTIONS];
 
 /// Why a request body was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,8 +52,20 @@ pub enum RequestError {
     },
     /// A number outside its bounds.
     OutOfRange(&'static str),
+    /// A string above its bound.
+    TooLong {
+        /// The member's name.
+        field: &'static str,
+        /// Its bound, in bytes of UTF-8.
+        max_bytes: usize,
+    },
+    /// A string with control characters.
+    ControlCharacter(&'static str),
     /// A member that decides about cost or routing stands there twice: readers would disagree about which one counts.
     Duplicate(&'static str),
+    /// A member whose name differs from such a member's only in case: servers that match names without case would read
+    /// it, past the caps that were put on the exact name.
+    Ambiguous(&'static str),
 }
 
 impl fmt::Display for RequestError {
@@ -56,7 +76,10 @@ impl fmt::Display for RequestError {
             Self::Missing(field) => write!(f, "`{field}` is missing or empty"),
             Self::WrongType { field, expected } => write!(f, "`{field}` must be {expected}"),
             Self::OutOfRange(field) => write!(f, "`{field}` is out of range"),
+            Self::TooLong { field, max_bytes } => write!(f, "`{field}` is longer than {max_bytes} bytes"),
+            Self::ControlCharacter(field) => write!(f, "`{field}` contains control characters"),
             Self::Duplicate(field) => write!(f, "`{field}` is given more than once"),
+            Self::Ambiguous(field) => write!(f, "a member differs from `{field}` only in case: write it as `{field}`"),
         }
     }
 }
@@ -107,13 +130,13 @@ impl<'a> ChatRequest<'a> {
     /// Reads a body.
     ///
     /// # Errors
-    /// The first reason for which it cannot be served, in this order: form of the document, duplicates, `model`, `stream`,
-    /// token caps, `n`, `stream_options`.
+    /// The first reason for which it cannot be served, in this order: form of the document, duplicates and ambiguous names,
+    /// `model`, `stream`, token caps, `n`, `stream_options`.
     pub fn parse(body: &'a [u8]) -> Result<Self, RequestError> {
         let body = core::str::from_utf8(body).map_err(|_| RequestError::NotJson)?;
         let members = Members::read(body)?;
-        for field in [MODEL, STREAM, MAX_COMPLETION_TOKENS, MAX_TOKENS, CHOICES, STREAM_OPTIONS] {
-            members.refuse_twice(field)?;
+        for field in DECISIVE {
+            members.refuse_doubt(field)?;
         }
         let model = read_model(members.get(MODEL))?;
         let stream = boolean(members.get(STREAM), STREAM)?.unwrap_or(false);
@@ -128,7 +151,7 @@ impl<'a> ChatRequest<'a> {
         Ok(Self { body, members, model, stream, max_output_tokens, n, stream_options })
     }
 
-    /// The model's name; never empty.
+    /// The model's name: 1 to [`MODEL_MAX_BYTES`] bytes, without control characters.
     #[must_use]
     pub fn model(&self) -> &str {
         &self.model
@@ -252,7 +275,7 @@ impl<'a> StreamOptions<'a> {
         }
         let members = Members::read(raw.get())
             .map_err(|_| RequestError::WrongType { field: STREAM_OPTIONS, expected: "an object" })?;
-        members.refuse_twice(INCLUDE_USAGE)?;
+        members.refuse_doubt(INCLUDE_USAGE)?;
         let include_usage = members.get(INCLUDE_USAGE);
         boolean(include_usage, INCLUDE_USAGE)?;
         Ok(Self::Object { raw, is_empty: members.0.is_empty(), include_usage })
@@ -281,9 +304,13 @@ impl<'a> Members<'a> {
         self.0.iter().filter(move |(key, _)| names.contains(&key.as_ref()))
     }
 
-    fn refuse_twice(&self, name: &'static str) -> Result<(), RequestError> {
-        let found = self.0.iter().filter(|(key, _)| key == name).count();
-        if found > 1 { Err(RequestError::Duplicate(name)) } else { Ok(()) }
+    /// Refuses what readers would take differently: the name twice, or in another case.
+    fn refuse_doubt(&self, name: &'static str) -> Result<(), RequestError> {
+        if self.0.iter().filter(|(key, _)| key == name).count() > 1 {
+            return Err(RequestError::Duplicate(name));
+        }
+        let ambiguous = self.0.iter().any(|(key, _)| key != name && equals_without_case(key, name));
+        if ambiguous { Err(RequestError::Ambiguous(name)) } else { Ok(()) }
     }
 }
 
@@ -314,6 +341,22 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
+/// Whether a server that matches names without case could take `key` for `name`, which is in lower-case ASCII.
+fn equals_without_case(key: &str, name: &str) -> bool {
+    key.chars().map(folded).eq(name.chars())
+}
+
+/// Lower case where that is ASCII. Besides the capitals, four letters have an ASCII letter as a simple case partner; Go's
+/// JSON decoder, for one, takes `ſ` for `s` and the Kelvin sign for `k`.
+const fn folded(letter: char) -> char {
+    match letter {
+        '\u{017F}' => 's',
+        '\u{212A}' => 'k',
+        '\u{0130}' | '\u{0131}' => 'i',
+        _ => letter.to_ascii_lowercase(),
+    }
+}
+
 fn is_null(raw: &RawValue) -> bool {
     raw.get() == "null"
 }
@@ -324,6 +367,10 @@ fn read_model(value: Option<&RawValue>) -> Result<String, RequestError> {
     };
     match serde_json::from_str::<String>(raw.get()) {
         Ok(model) if model.is_empty() => Err(RequestError::Missing(MODEL)),
+        Ok(model) if model.len() > MODEL_MAX_BYTES => {
+            Err(RequestError::TooLong { field: MODEL, max_bytes: MODEL_MAX_BYTES })
+        }
+        Ok(model) if model.chars().any(char::is_control) => Err(RequestError::ControlCharacter(MODEL)),
         Ok(model) => Ok(model),
         Err(_) => Err(RequestError::WrongType { field: MODEL, expected: "a string" }),
     }
@@ -348,7 +395,7 @@ fn integer(value: Option<&RawValue>, field: &'static str) -> Result<Option<u64>,
         return Err(RequestError::WrongType { field, expected: "an integer" });
     }
     match text.parse::<u64>() {
-        Ok(number) if (1..=TOKENS_MAX).contains(&number) => Ok(Some(number)),
+        Ok(number) if (1..=CAP_MAX_TOKENS).contains(&number) => Ok(Some(number)),
         _ => Err(RequestError::OutOfRange(field)),
     }
 }

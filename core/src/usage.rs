@@ -8,8 +8,12 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The largest token count that is accepted: 2^53, above which JSON readers lose integers.
-pub const TOKENS_MAX: u64 = 1 << 53;
+/// The largest token count that is accepted for one operation: a hundred million.
+///
+/// The largest context windows hold some ten million tokens and answers are far shorter, so a count above this is no count
+/// of a real request. Taken as exact, it would charge a tenant without end and post amounts that no balance can carry; so
+/// it is refused, and the operation settles as an estimate within its hold.
+pub const TOKENS_MAX: u64 = 100_000_000;
 
 /// Token counts of one upstream operation, in tokens.
 ///
@@ -89,7 +93,7 @@ impl fmt::Display for UsageRejection {
             Self::Missing(field) => write!(f, "usage lacks {field}"),
             Self::NotAnInteger(field) => write!(f, "usage {field} is not an integer"),
             Self::Negative(field) => write!(f, "usage {field} is negative"),
-            Self::TooLarge(field) => write!(f, "usage {field} is above 2^53"),
+            Self::TooLarge(field) => write!(f, "usage {field} is above {TOKENS_MAX}"),
             Self::Inconsistent(field) => write!(f, "usage {field} is larger than its whole"),
             Self::AllZero => f.write_str("usage reports no tokens at all"),
             Self::Decreased => f.write_str("usage is lower than an earlier report"),
@@ -141,13 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_integers_between_zero_and_two_to_the_53rd() {
+    fn counts_are_integers_that_one_operation_can_have() {
         assert_eq!(read("0"), Ok(Some(0)));
-        assert_eq!(read("9007199254740992"), Ok(Some(TOKENS_MAX)));
+        assert_eq!(read("100000000"), Ok(Some(TOKENS_MAX)));
         assert_eq!(read("null"), Ok(None));
         assert_eq!(token_count(None, "n"), Ok(None));
         let refused = [
-            ("9007199254740993", UsageRejection::TooLarge("n")),
+            ("100000001", UsageRejection::TooLarge("n")),
+            ("400000000000000", UsageRejection::TooLarge("n")),
             ("9223372036854775808", UsageRejection::TooLarge("n")),
             ("99999999999999999999999999", UsageRejection::TooLarge("n")),
             ("-1", UsageRejection::Negative("n")),

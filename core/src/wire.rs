@@ -136,6 +136,9 @@ pub enum GenerationCall {
         /// The provider's headers came since the last append.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         response: Option<Responded>,
+        /// Whether the provider sent anything since the last append, stored or not.
+        #[serde(default)]
+        received: bool,
         /// Whether the edge's client is still there.
         client_attached: bool,
         /// Furthest byte that the client was given.
@@ -260,12 +263,18 @@ mod tests {
     /// Objects and Workers of two versions talk during a deploy: these bytes may gain members, never lose or change them.
     #[test]
     fn bytes_are_pinned() {
-        let call =
-            GenerationCall::Append { epoch: 1, offset: 7, response: None, client_attached: true, furthest_offset: 5 };
+        let call = GenerationCall::Append {
+            epoch: 1,
+            offset: 7,
+            response: None,
+            received: true,
+            client_attached: true,
+            furthest_offset: 5,
+        };
         let frame = encode(&call, b"data").unwrap();
         assert_eq!(
             frame,
-            b"\0\0\0\x51{\"call\":\"append\",\"epoch\":1,\"offset\":7,\"client_attached\":true,\"furthest_offset\":5}data"
+            b"\0\0\0\x61{\"call\":\"append\",\"epoch\":1,\"offset\":7,\"received\":true,\"client_attached\":true,\"furthest_offset\":5}data"
         );
         assert_eq!(decode::<GenerationCall>(frame), Ok((call, b"data".to_vec())));
         let stream = GenerationCall::Stream { form: StreamForm::Raw { offset: 3 } };

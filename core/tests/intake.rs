@@ -155,6 +155,23 @@ fn terminal_and_failure_are_known_while_the_stream_runs() {
 }
 
 #[test]
+fn what_follows_the_terminal_is_relayed_and_ignored() {
+    let exact = [STREAM, USAGE, "\n\ndata: [DONE]\n\n"].concat();
+    let late_usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1}}\n\n";
+    let late_error = "data: {\"error\":{\"message\":\"late\"}}\n\nevent: error\ndata: late\n\n";
+    let source = [&exact, late_usage, late_error].concat();
+    let expected = [STREAM, "data: [DONE]\n\n", late_usage, late_error].concat();
+    let learnt = run([exact.as_bytes()], STRIP).1;
+    for size in [1, 64, source.len()] {
+        let (released, end) = run(chunks(source.as_bytes(), &[size]), STRIP);
+        assert_eq!(released, expected.as_bytes());
+        assert_eq!((end.class, &end.stripped_usage), (EndClass::Complete, &learnt.stripped_usage));
+        assert_eq!((end.report.usage, end.report.usage_rejected), (learnt.report.usage, false));
+        assert_eq!((end.report.in_band_error, end.report.events), (None, learnt.report.events + 3));
+    }
+}
+
+#[test]
 fn an_oversize_event_passes_and_is_counted() {
     let options = IntakeOptions { event_max_bytes: 80, ..STRIP };
     let long = format!("data: {}\n\n", "y".repeat(500));
@@ -243,13 +260,16 @@ proptest! {
 
         let mut expected = source.clone();
         let (events, _) = scan([source.as_slice()], 1 << 20);
-        for event in events.iter().rev().filter(|event| event.data == USAGE.as_bytes()[6..]) {
+        let before_done = events.iter().take_while(|event| event.data.trim_ascii() != b"[DONE]").count();
+        for event in events[..before_done].iter().rev().filter(|event| event.data == USAGE.as_bytes()[6..]) {
             expected.drain(event.start as usize..event.end as usize);
         }
         let (stripped, end) = run(chunks(&source, &sizes), STRIP);
-        prop_assert_eq!(stripped, expected);
+        prop_assert_eq!(&stripped, &expected);
         prop_assert_eq!(&end.report, &plain_end.report);
         prop_assert_eq!(end.class, plain_end.class);
-        prop_assert_eq!(end.report, run([source.as_slice()], STRIP).1.report);
+        let (at_once, whole_end) = run([source.as_slice()], STRIP);
+        prop_assert_eq!(at_once, expected);
+        prop_assert_eq!((whole_end.report, whole_end.stripped_usage), (end.report, end.stripped_usage));
     }
 }

@@ -11,7 +11,7 @@ use holdfast_core::meter::openai_chat::OpenAiChat;
 use holdfast_core::meter::terminals::Terminals;
 use holdfast_core::meter::{EndClass, MeterReport, openai_chat_body};
 use holdfast_core::sse::Scanner;
-use holdfast_core::usage::Usage;
+use holdfast_core::usage::{TOKENS_MAX, Usage};
 
 fn meter(stream: &str) -> OpenAiChat {
     let mut meter = OpenAiChat::new();
@@ -114,6 +114,7 @@ fn unusable_usage_is_refused_and_flagged() {
         r#"{"prompt_tokens":9,"completion_tokens":1e999}"#,
         r#"{"prompt_tokens":9,"completion_tokens":9223372036854775808}"#,
         r#"{"prompt_tokens":9,"completion_tokens":9007199254740993}"#,
+        r#"{"prompt_tokens":9,"completion_tokens":400000000000000}"#,
         r#"{"prompt_tokens":9,"completion_tokens":"2"}"#,
         r#"{"prompt_tokens":9,"completion_tokens":2,"total_tokens":-1}"#,
         r#"{"prompt_tokens":9,"completion_tokens":2,"completion_tokens":200}"#,
@@ -136,6 +137,53 @@ fn unusable_usage_is_refused_and_flagged() {
         let before = report(&[&bad, good]);
         assert_eq!((before.usage, before.usage_rejected), (Some(counts(1, 1)), false), "{text}");
     }
+}
+
+#[test]
+fn counts_that_no_request_has_are_refused() {
+    let above = TOKENS_MAX + 1;
+    let most = usage(&format!(r#"{{"prompt_tokens":{TOKENS_MAX},"completion_tokens":{TOKENS_MAX}}}"#));
+    assert_eq!((most.usage, most.usage_rejected), (Some(counts(TOKENS_MAX, TOKENS_MAX)), false));
+    let derived = usage(&format!(r#"{{"prompt_tokens":0,"completion_tokens":1,"total_tokens":{TOKENS_MAX}}}"#));
+    assert_eq!((derived.usage, derived.usage_rejected), (Some(counts(0, TOKENS_MAX)), false));
+    for text in [
+        format!(r#"{{"prompt_tokens":{above},"completion_tokens":2}}"#),
+        format!(r#"{{"prompt_tokens":9,"completion_tokens":{above}}}"#),
+        format!(r#"{{"prompt_tokens":9,"completion_tokens":2,"total_tokens":{above}}}"#),
+        format!(
+            r#"{{"prompt_tokens":9,"completion_tokens":2,"completion_tokens_details":{{"reasoning_tokens":{above}}}}}"#
+        ),
+    ] {
+        let seen = usage(&text);
+        assert_eq!((seen.usage, seen.usage_rejected), (None, true), "{text}");
+    }
+}
+
+#[test]
+fn nothing_behind_the_terminal_is_learnt() {
+    let exact = r#"{"id":"c1","choices":[{"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":8}}"#;
+    let learnt = report(&[exact, "[DONE]"]);
+    assert_eq!((learnt.usage, learnt.usage_rejected), (Some(counts(9, 8)), false));
+    for late in [
+        r#"data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":1}}"#,
+        r#"data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":99}}"#,
+        r#"data: {"choices":[],"usage":{"prompt_tokens":-1}}"#,
+        r#"data: {"choices":[],"usage":{"prompt_tokens":"#,
+        r#"data: {"error":{"message":"late","code":"c"}}"#,
+        "event: error\ndata: late",
+        "event: error\ndata: {\"usage\":",
+        r#"data: {"id":"c2","choices":[{"finish_reason":"length"}]}"#,
+        "data: [DONE]",
+    ] {
+        let seen = meter(&format!("data: {exact}\n\ndata: [DONE]\n\n{late}\n\n"));
+        assert!(seen.is_done(), "{late}");
+        assert_eq!(seen.into_report(), MeterReport { events: 3, ..learnt.clone() }, "{late}");
+        // The same event before the terminal does count, so the cases above can fail.
+        let before = meter(&format!("data: {exact}\n\n{late}\n\ndata: [DONE]\n\n")).into_report();
+        assert_eq!(late == "data: [DONE]", before == MeterReport { events: 3, ..learnt.clone() }, "{late}");
+    }
+    let bare = report(&["[DONE]", exact]);
+    assert_eq!((bare.usage, bare.finish_reason, bare.operation_id), (None, None, None));
 }
 
 #[test]

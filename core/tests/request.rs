@@ -1,7 +1,7 @@
 //! Chat requests: which are served, and what is changed in them.
 #![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
-use holdfast_core::request::{ChatRequest, RequestError, Rewrite};
+use holdfast_core::request::{ChatRequest, MODEL_MAX_BYTES, RequestError, Rewrite};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -86,6 +86,52 @@ fn what_cannot_be_served_is_refused_with_its_reason() {
     }
     assert_eq!(ChatRequest::parse(b"{\"model\":\"\xFF\"}").unwrap_err(), NotJson);
     assert_eq!(ChatRequest::parse(b"\xEF\xBB\xBF{\"model\":\"m\"}").unwrap_err(), NotJson);
+}
+
+#[test]
+fn a_model_name_is_short_and_printable() {
+    let body = |model: &str| json!({ "model": model }).to_string();
+    for longest in ["m".repeat(MODEL_MAX_BYTES), "é".repeat(MODEL_MAX_BYTES / 2)] {
+        assert_eq!(ChatRequest::parse(body(&longest).as_bytes()).unwrap().model(), longest);
+    }
+    let too_long = RequestError::TooLong { field: "model", max_bytes: 256 };
+    for model in ["m".repeat(MODEL_MAX_BYTES + 1), "é".repeat(MODEL_MAX_BYTES / 2 + 1), "m".repeat(900_000)] {
+        assert_eq!(refusal(&body(&model)), too_long);
+    }
+    assert_eq!(too_long.to_string(), "`model` is longer than 256 bytes");
+    for control in ['\0', '\n', '\r', '\t', '\u{1B}', '\u{7F}', '\u{85}', '\u{9F}'] {
+        assert_eq!(refusal(&body(&format!("gpt{control}4"))), RequestError::ControlCharacter("model"), "{control:?}");
+    }
+    assert_eq!(RequestError::ControlCharacter("model").to_string(), "`model` contains control characters");
+    let unusual = "org/模型 v1:free@2?x=1";
+    assert_eq!(ChatRequest::parse(body(unusual).as_bytes()).unwrap().model(), unusual);
+}
+
+#[test]
+fn names_that_differ_in_case_alone_are_refused() {
+    for (member, exact) in [
+        (r#""Max_Tokens":900"#, "max_tokens"),
+        (r#""MAX_TOKENS":null"#, "max_tokens"),
+        (r#""Max_Completion_Tokens":900"#, "max_completion_tokens"),
+        (r#""N":128"#, "n"),
+        (r#""\u004e":128"#, "n"),
+        (r#""STREAM":true"#, "stream"),
+        (r#""Model":"dear""#, "model"),
+        (r#""Stream_Options":{"include_usage":false}"#, "stream_options"),
+        (r#""stream_options":{"include_usage":true,"Include_Usage":false}"#, "include_usage"),
+        ("\"\u{17F}tream\":true", "stream"),
+        ("\"max_to\u{212A}ens\":900", "max_tokens"),
+        ("\"max_complet\u{131}on_tokens\":900", "max_completion_tokens"),
+    ] {
+        let ambiguous = RequestError::Ambiguous(exact);
+        assert_eq!(refusal(&format!(r#"{{"model":"m",{member}}}"#)), ambiguous, "{member}");
+        assert_eq!(refusal(&format!(r#"{{{member},"model":"m","x":1}}"#)), ambiguous, "{member}");
+    }
+    assert_eq!(refusal(r#"{"MODEL":"m"}"#), RequestError::Ambiguous("model"));
+    assert_eq!(refusal(r#"{"model":"m","n":1,"N":1}"#), RequestError::Ambiguous("n"));
+    assert_eq!(RequestError::Ambiguous("n").to_string(), "a member differs from `n` only in case: write it as `n`");
+    let others = r#"{"model":"m","Temperature":1,"NN":2,"max-tokens":3,"Max_Token":4,"modell":5,"metadata":{"Model":"x","N":7},"ñ":8}"#;
+    assert_eq!(rewritten(others, &NOTHING), others);
 }
 
 #[test]

@@ -91,5 +91,7 @@ pub fn head_of(response: &Response) -> ResponseHead {
 pub fn is_event_stream(head: &ResponseHead) -> bool {
     let event_stream = |value: &str| value.trim_start().to_ascii_lowercase().starts_with("text/event-stream");
     (200..300).contains(&head.status)
+        // These have no body.
+        && !matches!(head.status, 204 | 205)
         && head.headers.iter().any(|(name, value)| name == "content-type" && event_stream(value))
 }

@@ -38,6 +38,8 @@ pub trait PumpLog {
     /// The provider's headers came; `head` is given when readers may follow the body already. Never waits: they are
     /// stored with the first batch.
     fn respond(&self, head: Option<ResponseHead>);
+    /// The provider sent something, though it may not be released yet.
+    fn received(&self);
     /// Bytes that readers may have now. Never waits.
     fn deliver(&self, bytes: Vec<u8>) -> Verdict;
     /// Bytes delivered and not stored yet.
@@ -190,15 +192,17 @@ async fn take_in<L: PumpLog>(log: &L, mut response: Response, abort: &AbortHandl
         _ if aborted => SourceEnd::Aborted,
         _ => SourceEnd::Body(rest.class),
     };
-    if rest.class != EndClass::Complete {
-        // Half an event is broken JSON to a client: it would fail on it before it sees our error.
+    // Half an event is broken JSON to a client: it would fail on it before it sees our error. It counts in an estimate.
+    let dropped = if rest.class == EndClass::Complete { 0 } else { rest.tail.len() as u64 };
+    if dropped > 0 {
         rest.drop_partial();
     }
     let mut last_bytes = exchange.collected;
     last_bytes.extend(rest.tail);
     // A plain answer that is not whole is not stored: its readers get an error instead.
     let success = (200..300).contains(&head.status);
-    let cut_short = !matches!(source, SourceEnd::Body(_)) || (success && rest.class != EndClass::Complete);
+    let whole = matches!(rest.class, EndClass::Complete | EndClass::InBandError);
+    let cut_short = !matches!(source, SourceEnd::Body(_)) || (success && !whole);
     if !streaming && cut_short {
         last_bytes.clear();
     }
@@ -206,6 +210,7 @@ async fn take_in<L: PumpLog>(log: &L, mut response: Response, abort: &AbortHandl
         error_envelope: !streaming && is_error_envelope(&last_bytes),
         head: (streaming || !cut_short).then_some(head),
         cut_inside_event: rest.terminal_prefix,
+        unseen_bytes_max: dropped,
         operation_id: rest.report.operation_id,
         finish_reason: rest.report.finish_reason,
         usage: rest.report.usage.filter(|_| !rest.report.usage_rejected),
@@ -255,6 +260,7 @@ impl<L: PumpLog> Exchange<'_, L> {
                 chunk = body.next().fuse() => {
                     let Some(Ok(chunk)) = chunk else { return Stopped::BodyEnded };
                     let was_empty = !self.log.has_unstored();
+                    self.log.received();
                     self.received_bytes = self.received_bytes.saturating_add(chunk.len() as u64);
                     if self.received_bytes > self.options.answer_max_bytes { return Stopped::TooLarge; }
                     let verdict = self.release(intake.push(chunk));

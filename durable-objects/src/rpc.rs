@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use wasm_bindgen::JsValue;
 use worker::js_sys::Uint8Array;
-use worker::{Env, Error, Headers, Method, Request, RequestInit, Response, Result, Stub};
+use worker::{Env, Error, Headers, Method, Request, RequestInit, RequestRedirect, Response, Result, Stub};
 
 /// Name of the binding of the ReservationObjects.
 pub const RESERVATION: &str = "RESERVATION";
@@ -87,7 +87,10 @@ pub async fn ask_generation_by_name(
 async fn send<T: Serialize>(stub: &Stub, call: &T, raw: &[u8]) -> Result<Response> {
     let frame = encode(call, raw).map_err(|error| Error::from(error.0))?;
     let mut init = RequestInit::new();
-    init.with_method(Method::Post).with_body(Some(JsValue::from(Uint8Array::from(frame.as_slice()))));
+    // The answer may be the provider's: its status is passed on, never acted on.
+    init.with_method(Method::Post)
+        .with_redirect(RequestRedirect::Manual)
+        .with_body(Some(JsValue::from(Uint8Array::from(frame.as_slice()))));
     stub.fetch_with_request(Request::new_with_init(URL, &init)?).await
 }
 

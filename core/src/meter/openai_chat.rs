@@ -88,11 +88,15 @@ impl OpenAiChat {
 
     /// Reads one event. True if it carries nothing but usage: its `choices` is an empty array and its `usage` an object.
     ///
-    /// After `[DONE]`, clients read nothing more, so only usage is still taken.
+    /// After `[DONE]`, clients read nothing more, and neither does the meter: later events are counted, but no usage and
+    /// no error of theirs changes what was learnt.
     pub fn observe(&mut self, event: &Event<'_>) -> bool {
         self.report.events = self.report.events.saturating_add(1);
         if event.oversize {
             self.report.oversize_events = self.report.oversize_events.saturating_add(1);
+            return false;
+        }
+        if self.done {
             return false;
         }
         let data = event.data;
@@ -110,15 +114,13 @@ impl OpenAiChat {
         };
         let error = chunk.error.and_then(InBandError::read);
         let usage_only = error.is_none() && chunk.is_usage_only();
-        if !self.done {
-            self.report.note_error(error.or_else(|| error_event.then(|| unstructured_error(data))));
-        }
+        self.report.note_error(error.or_else(|| error_event.then(|| unstructured_error(data))));
         note_chunk(&mut self.report, &chunk);
         usage_only
     }
 
     fn note_unreadable(&mut self, data: &[u8], error_event: bool) {
-        if error_event && !self.done {
+        if error_event {
             self.report.note_error(Some(unstructured_error(data)));
         }
         if has_value(&self.markers.usage, data) {

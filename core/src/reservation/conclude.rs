@@ -122,15 +122,17 @@ impl Reservation {
         use Lifecycle as L;
         use ReasonCode as R;
         use UpstreamState as U;
-        let success = status.is_some_and(|status| (200..300).contains(&status));
+        let success = status.is_some_and(is_success);
         match (end.source, status) {
             // Completion wins against everything, a requested cancel included.
             (SourceEnd::Body(EndClass::Complete), _) if success => {
                 let reason = if self.exact_usage(end).is_some() { R::CompletedExact } else { R::CompletedWithoutUsage };
                 verdict(L::Completed, U::Completed, reason, true)
             }
-            (_, Some(400..=499)) => verdict(L::Failed, U::Failed, R::ProviderRefused, false),
-            (SourceEnd::Body(_), Some(_)) if !success && end.error_envelope => {
+            // A redirect says that it is done elsewhere; it is not followed, so it is not done.
+            (_, Some(300..=499)) => verdict(L::Failed, U::Failed, R::ProviderRefused, false),
+            // The whole answer is the provider's own error, whatever its status says.
+            (SourceEnd::Body(_), Some(_)) if end.error_envelope => {
                 verdict(L::Failed, U::Failed, R::ProviderFailed, false)
             }
             (SourceEnd::TooLarge, _) => verdict(L::Failed, U::Incomplete, R::OutputTooLarge, true),
@@ -239,7 +241,10 @@ impl Reservation {
     /// EOF is not success: no SDK may take a broken answer for a whole one.
     fn answer(&self, end: &UpstreamEnd, verdict: &Verdict, status: Option<u16>) -> (Option<ResponseHead>, Vec<u8>) {
         let stored = self.head.clone();
-        let provider_answered = matches!(end.source, SourceEnd::Body(_)) && status.is_some_and(|s| s >= 300);
+        // Other statuses would be acted on by clients, or cannot be passed on at all.
+        let passable =
+            status.is_some_and(|status| (400..600).contains(&status) || (is_success(status) && end.error_envelope));
+        let provider_answered = matches!(end.source, SourceEnd::Body(_)) && passable;
         if verdict.lifecycle == Lifecycle::Completed || provider_answered {
             return (stored.or_else(|| end.head.clone()), Vec::new());
         }
@@ -259,6 +264,11 @@ impl Reservation {
         let envelope = error_envelope(self.terms.dialect, status, code, message);
         (Some(ResponseHead { status, headers }), envelope)
     }
+}
+
+/// Whether a status announces a whole answer with a body.
+const fn is_success(status: u16) -> bool {
+    matches!(status, 200..=299) && !matches!(status, 204 | 205)
 }
 
 /// Whether the body of an error answer is the provider's own envelope: an object with a member `error`. Then the
@@ -289,6 +299,7 @@ const fn error_of(reason: ReasonCode) -> (u16, &'static str, &'static str) {
         ReasonCode::IdleTimeout => (504, "upstream_timeout", "The provider stopped sending."),
         ReasonCode::TotalTimeout => (504, "upstream_timeout", "The generation ran longer than its route allows."),
         ReasonCode::OutputTooLarge => (502, "output_too_large", "The output was larger than allowed."),
+        ReasonCode::ProviderRefused => (502, "upstream_failed", "The provider refused the request."),
         ReasonCode::ProviderUnreachable => (502, "upstream_failed", "The provider could not be reached."),
         ReasonCode::DriverLost => {
             (502, "upstream_interrupted", "The connection to the provider was lost; the stored part stays readable.")

@@ -17,8 +17,9 @@ impl Reservation {
     fn silence_deadline(&self, log: &LogFacts) -> Option<(DeadlineName, UnixMillis)> {
         match (self.attempt.responded_at, self.attempt.submitted_at) {
             (Some(responded_at), _) => {
-                let last = log.last_append_at.map_or(responded_at, |at| at.max(responded_at));
-                Some((DeadlineName::Idle, last.plus(self.terms.idle_ms)))
+                let heard =
+                    [log.last_append_at, log.received_at].into_iter().flatten().fold(responded_at, UnixMillis::max);
+                Some((DeadlineName::Idle, heard.plus(self.terms.idle_ms)))
             }
             (None, Some(submitted_at)) => Some((DeadlineName::FirstByte, submitted_at.plus(self.terms.first_byte_ms))),
             (None, None) => None,

@@ -283,6 +283,9 @@ pub struct LogFacts {
     pub length: u64,
     /// When the last batch was stored.
     pub last_append_at: Option<UnixMillis>,
+    /// When the provider last sent anything, as far as the running driver knows: half an event or half a plain answer
+    /// is received, and not stored yet.
+    pub received_at: Option<UnixMillis>,
 }
 
 /// A command to the aggregate.

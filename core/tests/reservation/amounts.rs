@@ -7,7 +7,7 @@ use holdfast_core::money::Micros;
 use holdfast_core::policy::Terms;
 use holdfast_core::pricing::ModelPrice;
 use holdfast_core::reservation::{Conclusion, IN_FLIGHT_TOKENS, SourceEnd, UpstreamEnd};
-use holdfast_core::usage::{Metered, TOKENS_MAX};
+use holdfast_core::usage::Metered;
 
 fn conclude(terms: &Terms, end: &UpstreamEnd) -> Conclusion {
     World::processing(terms).live().conclude(end, START).unwrap()
@@ -127,7 +127,7 @@ fn only_terminal_usage_refunds() {
 fn usage_beyond_any_price_settles_the_bound() {
     let dear = ModelPrice { output_micros_per_million: 1_000_000_000, ..terms().price };
     let terms = Terms { price: dear, hold: micros(1_000_100), ..terms() };
-    for absurd in [usage(1, TOKENS_MAX), usage(TOKENS_MAX, 1)] {
+    for absurd in [usage(1, u64::MAX), usage(u64::MAX, 1)] {
         let mut world = World::processing(&terms);
         assert_eq!(world.say(&end(1, UpstreamEnd { usage: Some(absurd), ..complete(1, 1) })), "done>completed+close");
         assert_eq!(world.live().reason, Some(ReasonCode::CompletedWithoutUsage));

@@ -243,7 +243,7 @@ impl World {
         if let Command::Append { bytes, .. } = command
             && *bytes > 0
         {
-            self.log = LogFacts { length: self.log.length + bytes, last_append_at: Some(self.now) };
+            self.log = LogFacts { length: self.log.length + bytes, last_append_at: Some(self.now), received_at: None };
         }
         if let Some(state) = &transition.state {
             self.aggregate = state.clone();

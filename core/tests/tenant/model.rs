@@ -164,7 +164,7 @@ impl Model {
         self.applied.push(posting.clone());
         let scope = hold.scope.clone().filter(|scope| !overage && self.keys.get(scope).is_some_and(|key| key.n == n));
         match scope {
-            Some(scope) if posting.reason == ReasonCode::NeverStarted => drop(self.keys.remove(&scope)),
+            Some(scope) if posting.kind == PostingKind::Release => drop(self.keys.remove(&scope)),
             Some(scope) => self.keys.get_mut(&scope).unwrap().expires_at = Some(now.0 + KEY_LIFE_MS),
             None => {}
         }

@@ -23,6 +23,10 @@ impl PumpLog for ObjectLog {
         self.generation.responded(Responded { head });
     }
 
+    fn received(&self) {
+        self.generation.received();
+    }
+
     fn deliver(&self, bytes: Vec<u8>) -> Verdict {
         self.generation.log.borrow_mut().deliver(bytes);
         self.generation.progress.notify();

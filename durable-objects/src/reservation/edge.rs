@@ -19,6 +19,15 @@ pub(super) struct EdgeClient {
     pub(super) furthest_offset: u64,
 }
 
+/// What a driver at the edge heard from the provider since its last append.
+#[derive(Clone, Debug)]
+pub(super) struct Heard {
+    /// Its headers.
+    pub(super) response: Option<Responded>,
+    /// Anything at all.
+    pub(super) received: bool,
+}
+
 impl Generation {
     /// Starts the generation with a driver at the edge: the intent is durable when the reply leaves. The same driver may
     /// ask again, should the reply be lost; any other finds it started.
@@ -48,14 +57,17 @@ impl Generation {
         self: &Rc<Self>,
         epoch: u32,
         offset: u64,
-        response: Option<Responded>,
+        heard: Heard,
         bytes: &[u8],
         client: EdgeClient,
     ) -> Result<GenerationReply, Refusal> {
         let new = self.new_bytes(offset, bytes)?.to_vec();
         let command = Command::Append { epoch, bytes: new.len() as u64 };
         self.allow(&command)?;
-        response.into_iter().for_each(|response| self.responded(response));
+        if heard.received {
+            self.received();
+        }
+        heard.response.into_iter().for_each(|response| self.responded(response));
         self.log.borrow_mut().deliver(new);
         self.progress.notify();
         self.readers.borrow_mut().edge_progress(client.furthest_offset);
@@ -94,7 +106,7 @@ impl Generation {
     /// Asked before anything is taken in: a fenced driver adds neither a head nor a byte.
     fn allow(&self, command: &Command) -> Result<(), Refusal> {
         let now = clock::now();
-        let facts = self.log.borrow().facts();
+        let facts = self.facts();
         let allowed = self.with_aggregate(|aggregate| aggregate.apply(command, &facts, 0, now));
         allowed.map(|_| ()).inspect_err(|refusal| self.record_refused(command, refusal, now))
     }

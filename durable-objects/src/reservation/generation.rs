@@ -43,6 +43,7 @@ pub(super) struct Generation {
     /// Bytes were delivered or the state changed.
     pub(super) progress: Notify,
     pub(super) delivering: Cell<bool>,
+    received_at: Cell<Option<UnixMillis>>,
     /// The driver at the edge that began an epoch, by the name it gave itself.
     pub(super) edge_driver: RefCell<Option<(String, u32)>>,
     /// The provider's headers, on their way to the disk with the first batch.
@@ -72,6 +73,7 @@ impl Generation {
             driver: RefCell::default(),
             progress: Notify::default(),
             delivering: Cell::new(false),
+            received_at: Cell::new(None),
             edge_driver: RefCell::default(),
             response: RefCell::default(),
             aggregate: RefCell::new(aggregate),
@@ -79,6 +81,16 @@ impl Generation {
             armed: Cell::new(None),
             alarm_known: Cell::new(false),
         })
+    }
+
+    /// The provider sent something just now.
+    pub(super) fn received(&self) {
+        self.received_at.set(Some(clock::now()));
+    }
+
+    /// What the log says, and when the provider was last heard.
+    pub(super) fn facts(&self) -> LogFacts {
+        LogFacts { received_at: self.received_at.get(), ..self.log.borrow().facts() }
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -161,7 +173,7 @@ impl Generation {
         last_bytes: Vec<u8>,
     ) -> core::result::Result<Transition, Refusal> {
         let now = clock::now();
-        let facts = self.log.borrow().facts();
+        let facts = self.facts();
         let applied = self.aggregate.borrow().apply(command, &facts, self.limits.heartbeat_ms, now);
         let transition = applied.inspect_err(|refusal| self.record_refused(command, refusal, now))?;
         self.commit(command, &transition, last_bytes, now).map_err(|error| storage_failed(&error))?;
@@ -213,10 +225,7 @@ impl Generation {
         log.deliver(closing);
         if stored {
             let length = log.length();
-            log.mark_stored(LogFacts { length, last_append_at: Some(now) });
-        }
-        if delete_content {
-            log.clear();
+            log.mark_stored(LogFacts { length, last_append_at: Some(now), received_at: None });
         }
         if let Some(state) = &transition.state {
             *self.aggregate.borrow_mut() = state.clone();
@@ -354,7 +363,7 @@ impl Generation {
     /// Arms the alarm in the same storage turn as the rows. An alarm that is set for earlier stays: an early wake-up
     /// is harmless and cheaper than a row.
     pub(super) fn arm(&self, now: UnixMillis) {
-        let facts = self.log.borrow().facts();
+        let facts = self.facts();
         let Some(at) = self.with_aggregate(|aggregate| aggregate.next_wake(&facts, now, self.limits.heartbeat_ms))
         else {
             return;

@@ -15,6 +15,19 @@ const READ_BYTES: usize = 64 << 10;
 /// Rows that one read of older bytes takes.
 const READ_ROWS: u64 = 4;
 
+/// Bytes in memory, and where they begin.
+#[derive(Debug)]
+struct Segment {
+    start: u64,
+    bytes: Bytes,
+}
+
+impl Segment {
+    fn end(&self) -> u64 {
+        self.start.saturating_add(self.bytes.len() as u64)
+    }
+}
+
 /// The log of one generation.
 #[derive(Debug, Default)]
 pub(super) struct Log {
@@ -22,7 +35,7 @@ pub(super) struct Log {
     stored: LogFacts,
     /// Where the segments begin.
     tail_start: u64,
-    segments: VecDeque<Bytes>,
+    segments: VecDeque<Segment>,
     /// Where the segments end.
     end: u64,
 }
@@ -48,8 +61,9 @@ impl Log {
     /// Adds bytes that readers may have now.
     pub(super) fn deliver(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
-            self.end = self.end.saturating_add(bytes.len() as u64);
-            self.segments.push_back(Bytes::from(bytes));
+            let segment = Segment { start: self.end, bytes: Bytes::from(bytes) };
+            self.end = segment.end();
+            self.segments.push_back(segment);
         }
     }
 
@@ -64,18 +78,13 @@ impl Log {
     pub(super) fn mark_stored(&mut self, facts: LogFacts) {
         self.stored = facts;
         while let Some(first) = self.segments.front() {
-            let after = self.tail_start.saturating_add(first.len() as u64);
+            let after = first.end();
             if self.end.saturating_sub(after) < RECENT_BYTES || after > self.stored.length {
                 break;
             }
             self.tail_start = after;
             self.segments.pop_front();
         }
-    }
-
-    /// Forgets everything: the content was deleted.
-    pub(super) fn clear(&mut self) {
-        *self = Self::new(LogFacts { length: self.stored.length, last_append_at: self.stored.last_append_at });
     }
 
     /// The next bytes from `cursor`, copied once, straight for the client; `None` when there are none yet.
@@ -130,12 +139,11 @@ impl Log {
 
     /// Visits the in-memory pieces from `cursor` on, at most `limit` bytes but never less than one piece.
     fn visit(&self, cursor: u64, limit: usize, mut visit: impl FnMut(&[u8])) {
-        let mut start = self.tail_start;
         let mut taken = 0_usize;
-        for segment in &self.segments {
-            let skip = usize::try_from(cursor.saturating_sub(start)).unwrap_or(usize::MAX);
-            start = start.saturating_add(segment.len() as u64);
-            let Some(piece) = segment.get(skip..).filter(|piece| !piece.is_empty()) else { continue };
+        let first = self.segments.partition_point(|segment| segment.end() <= cursor);
+        for segment in self.segments.range(first..) {
+            let skip = usize::try_from(cursor.saturating_sub(segment.start)).unwrap_or(usize::MAX);
+            let Some(piece) = segment.bytes.get(skip..) else { continue };
             if taken > 0 && taken.saturating_add(piece.len()) > limit {
                 return;
             }

@@ -1,7 +1,7 @@
 #![allow(missing_docs, reason = "the object macro generates undocumented items")]
 //! The platform's entry points.
 
-use super::edge::EdgeClient;
+use super::edge::{EdgeClient, Heard};
 use super::generation::Generation;
 use crate::rpc::{read_call, reply};
 use holdfast_core::ids::{AttemptId, Identity};
@@ -85,9 +85,9 @@ impl ReservationObject {
             GenerationCall::Begin { identity, attempt, terms, driver } => {
                 generation.edge_begin(identity, attempt, terms, driver)?
             }
-            GenerationCall::Append { epoch, offset, response, client_attached, furthest_offset } => {
+            GenerationCall::Append { epoch, offset, response, received, client_attached, furthest_offset } => {
                 let client = EdgeClient { attached: client_attached, furthest_offset };
-                generation.edge_append(epoch, offset, response, &raw, client)?
+                generation.edge_append(epoch, offset, Heard { response, received }, &raw, client)?
             }
             GenerationCall::Finish { epoch, offset, response, end } => {
                 generation.edge_finish(epoch, offset, response, *end, &raw)?

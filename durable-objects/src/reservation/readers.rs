@@ -86,6 +86,7 @@ enum Source {
     /// The event form of an answer that is not a stream.
     Body {
         sent: bool,
+        with_body: bool,
     },
 }
 
@@ -119,7 +120,10 @@ impl Generation {
             StreamForm::Raw { offset } => offset,
             StreamForm::Events { after } => after,
         };
-        let Some(head) = self.wait_for(reader, offset).await else {
+        if let Some(log_length) = self.beyond(offset) {
+            return Ok((crate::rpc::reply(&GenerationReply::BeyondEnd { log_length })?, false));
+        }
+        let Some(head) = self.wait_for_answer(reader).await else {
             return Ok((Response::empty()?, false));
         };
         if let Some(reply) = self.cursor_fault(form, offset, &head)? {
@@ -137,8 +141,11 @@ impl Generation {
         let (writer, body) = pipe()?;
         let source = match form {
             StreamForm::Raw { offset } => Source::Raw { cursor: offset },
-            StreamForm::Events { .. } if !is_stream(&head) => Source::Body { sent: false },
-            StreamForm::Events { after } => Source::Events { cursor: after, relay: Relay::new(after), ended: false },
+            StreamForm::Events { after } if !is_stream(&head) => Source::Body { sent: false, with_body: after == 0 },
+            StreamForm::Events { after } => {
+                let event_max_bytes = usize::try_from(self.limits().event_max_bytes).unwrap_or(usize::MAX);
+                Source::Events { cursor: after, relay: Relay::new(after, event_max_bytes), ended: false }
+            }
         };
         let (generation, reader) = (self.clone(), reader.clone());
         self.state.wait_until(async move {
@@ -149,16 +156,14 @@ impl Generation {
         Ok((response.with_status(status).with_headers(headers), true))
     }
 
-    /// Waits until the answer has begun and reaches `offset`, or has ended; `None` when the reader left before.
-    async fn wait_for(&self, reader: &Reader, offset: u64) -> Option<ResponseHead> {
+    /// Waits until the answer has begun, or has ended; `None` when the reader left before.
+    async fn wait_for_answer(&self, reader: &Reader) -> Option<ResponseHead> {
         loop {
             let version = self.progress.version();
             if reader.gone.get() {
                 return None;
             }
-            let length = self.log.borrow().length();
-            let closed = self.closed_length().is_some();
-            if let Some(head) = self.head().filter(|_| closed || length >= offset) {
+            if let Some(head) = self.head() {
                 return Some(head);
             }
             let progress = self.progress.changed_since(version);
@@ -168,16 +173,25 @@ impl Generation {
         }
     }
 
+    /// Where a reader may start again whose cursor the log cannot serve. It is told at once: nothing can bring back what
+    /// a crash took, and a reader that waits for nothing would hold a place.
+    fn beyond(&self, offset: u64) -> Option<u64> {
+        let length = self.log.borrow().length();
+        self.with_aggregate(|aggregate| aggregate.live().and_then(|live| live.cursor_beyond(offset, length)))
+    }
+
     fn cursor_fault(&self, form: StreamForm, offset: u64, head: &ResponseHead) -> Result<Option<GenerationReply>> {
         let deleted = self.with_aggregate(|aggregate| aggregate.live().is_some_and(|live| live.content_deleted));
         if deleted {
             return Ok(Some(GenerationReply::ContentDeleted));
         }
-        let log = self.log.borrow();
-        let beyond =
-            self.with_aggregate(|aggregate| aggregate.live().and_then(|live| live.cursor_beyond(offset, log.length())));
-        if let Some(log_length) = beyond {
+        if let Some(log_length) = self.beyond(offset) {
             return Ok(Some(GenerationReply::BeyondEnd { log_length }));
+        }
+        let log = self.log.borrow();
+        // A plain answer is one event: a reader has all of it or nothing.
+        if matches!(form, StreamForm::Events { .. }) && !is_stream(head) && offset > 0 && offset < log.length() {
+            return Ok(Some(GenerationReply::InvalidCursor));
         }
         if matches!(form, StreamForm::Events { .. }) && is_stream(head) && offset > 0 {
             let before = log.read_bytes(&self.store, offset.saturating_sub(4))?.unwrap_or_default();
@@ -285,10 +299,10 @@ impl Generation {
                     return Ok(Offer::Bytes(Uint8Array::from(end.as_slice())));
                 }
             }
-            Source::Body { sent } => {
+            Source::Body { sent, with_body } => {
                 if let Some(end) = self.end_event().filter(|_| !*sent) {
                     *sent = true;
-                    let mut out = Relay::body(&self.read_to_end(0)?);
+                    let mut out = if *with_body { Relay::body(&self.read_to_end(0)?) } else { Vec::new() };
                     out.extend(end);
                     return Ok(Offer::Bytes(Uint8Array::from(out.as_slice())));
                 }

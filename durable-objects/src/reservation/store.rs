@@ -65,6 +65,7 @@ impl Store {
             Some(row) => LogFacts {
                 length: sql::as_int(row.first())?.unwrap_or_default(),
                 last_append_at: sql::as_int(row.get(1))?.map(UnixMillis),
+                received_at: None,
             },
             None => LogFacts::default(),
         };
