@@ -1,25 +1,42 @@
-//! The body of a request, bounded.
+//! The body of a request, bounded in size and time.
 
 use crate::error::EdgeError;
 use crate::request_headers::{header, is_json};
-use futures::StreamExt;
-use worker::{Headers, Request};
+use futures::future::{Either, select};
+use futures::{StreamExt, pin_mut};
+use holdfast_core::config::Limits;
+use holdfast_objects::clock::sleep_ms;
+use worker::{ByteStream, Headers, Request};
 
 /// So many bytes above the bound are still read, and thrown away: a client that writes its whole body before it reads
 /// gets the refusal instead of a reset connection.
 const DRAINED_MAX_BYTES: u64 = 8 << 20;
 
-/// Reads a JSON body of at most `max_bytes`. The declared length is checked first, the real one while reading.
+/// At most so much room is made for a length that was only declared: it costs the client nothing.
+const DECLARED_ROOM_MAX_BYTES: u64 = 64 << 10;
+
+/// Reads a JSON body of at most `body_max_bytes` within `body_ms`. The declared length is checked first, the real one
+/// while reading.
 ///
 /// # Errors
-/// [`EdgeError::UnsupportedMediaType`], [`EdgeError::BodyTooLarge`], [`EdgeError::InvalidRequest`] when it breaks off.
-pub(crate) async fn read_json(request: &mut Request, max_bytes: u64) -> Result<Vec<u8>, EdgeError> {
+/// [`EdgeError::UnsupportedMediaType`], [`EdgeError::BodyTooLarge`], [`EdgeError::InvalidRequest`] when it breaks off,
+/// [`EdgeError::RequestTimeout`] when it is not whole in time.
+pub(crate) async fn read_json(request: &mut Request, limits: &Limits) -> Result<Vec<u8>, EdgeError> {
     require_plain_json(request.headers())?;
-    let mut bounded = Bounded::new(max_bytes);
+    let mut bounded = Bounded::new(limits.body_max_bytes);
     let declared = header(request.headers(), "content-length").and_then(|text| text.parse().ok());
     bounded.expect(declared.unwrap_or(0))?;
     // A request without a body has no stream.
-    let Ok(mut chunks) = request.stream() else { return Ok(Vec::new()) };
+    let Ok(chunks) = request.stream() else { return Ok(Vec::new()) };
+    let (whole, deadline) = (collect(chunks, bounded), sleep_ms(limits.body_ms));
+    pin_mut!(whole, deadline);
+    match select(whole, deadline).await {
+        Either::Left((read, _)) => read,
+        Either::Right(_) => Err(EdgeError::RequestTimeout { body_ms: limits.body_ms }),
+    }
+}
+
+async fn collect(mut chunks: ByteStream, mut bounded: Bounded) -> Result<Vec<u8>, EdgeError> {
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|_| EdgeError::invalid("the body broke off"))?;
         bounded.push(&chunk)?;
@@ -56,12 +73,12 @@ impl Bounded {
         EdgeError::BodyTooLarge { max_bytes: self.max_bytes }
     }
 
-    /// Makes room for a declared length, or refuses at once one that is not worth draining.
+    /// Makes some room for a declared length, or refuses at once one that is not worth draining.
     fn expect(&mut self, declared: u64) -> Result<(), EdgeError> {
         if declared > self.max_bytes.saturating_add(DRAINED_MAX_BYTES) {
             return Err(self.too_large());
         }
-        let room = if declared <= self.max_bytes { declared } else { 0 };
+        let room = if declared <= self.max_bytes { declared.min(DECLARED_ROOM_MAX_BYTES) } else { 0 };
         self.bytes.reserve(usize::try_from(room).unwrap_or(0));
         Ok(())
     }
@@ -92,6 +109,13 @@ mod tests {
         assert_eq!(bounded.push(b"abc"), Ok(()));
         assert_eq!(bounded.push(b"d"), Ok(()));
         assert_eq!(bounded.finish(), Ok(b"abcd".to_vec()));
+    }
+
+    #[test]
+    fn a_declared_length_alone_takes_little_room() {
+        let mut bounded = Bounded::new(1 << 20);
+        assert_eq!(bounded.expect(1 << 20), Ok(()));
+        assert!(bounded.bytes.capacity() <= 64 << 10, "{}", bounded.bytes.capacity());
     }
 
     #[test]

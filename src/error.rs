@@ -25,6 +25,11 @@ pub(crate) enum EdgeError {
         /// The bound.
         max_bytes: u64,
     },
+    /// The body was not whole in time.
+    RequestTimeout {
+        /// The time it had.
+        body_ms: u64,
+    },
     /// The body, a header or the query cannot be served.
     InvalidRequest {
         /// What is wrong with it.
@@ -69,6 +74,7 @@ impl EdgeError {
             Self::MethodNotAllowed { .. } => "method_not_allowed",
             Self::UnsupportedMediaType { .. } => "unsupported_media_type",
             Self::BodyTooLarge { .. } => "body_too_large",
+            Self::RequestTimeout { .. } => "request_timeout",
             Self::InvalidRequest { .. } => "invalid_request",
             Self::InvalidIdempotencyKey => "invalid_idempotency_key",
             Self::InvalidCursor => "invalid_cursor",
@@ -84,7 +90,7 @@ impl EdgeError {
     pub(crate) const fn retryable(&self) -> bool {
         match self {
             Self::Refused(refusal) | Self::Unfinished { refusal, .. } => refusal.retryable(),
-            Self::Running => true,
+            Self::Running | Self::RequestTimeout { .. } => true,
             _ => false,
         }
     }
@@ -96,6 +102,7 @@ impl EdgeError {
             Self::MethodNotAllowed { allow } => format!("This path takes {allow} only."),
             Self::UnsupportedMediaType { fault } => format!("The body must be plain application/json: {fault}."),
             Self::BodyTooLarge { max_bytes } => format!("The body is larger than {max_bytes} bytes."),
+            Self::RequestTimeout { body_ms } => format!("The body was not whole within {body_ms} ms."),
             Self::InvalidRequest { fault } => format!("The request cannot be served: {fault}."),
             Self::InvalidIdempotencyKey => {
                 "Idempotency-Key must be 1 to 255 visible ASCII characters, quoted or not.".into()

@@ -22,7 +22,7 @@ use worker::{Context, Env, Request, Response};
 /// Path of Chat Completions, here and at the provider.
 pub(crate) const CHAT_COMPLETIONS: &str = "/v1/chat/completions";
 
-/// `POST /v1/chat/completions`. Checked in this order: configuration, form of the key, headers, body; then what
+/// `POST /v1/chat/completions`. Checked in this order: configuration, key, headers, body; then what
 /// [`holdfast_core::tenant::admit`] checks.
 ///
 /// # Errors
@@ -35,7 +35,7 @@ pub(crate) async fn chat_completions(
     let (providers, limits) = (settings::providers(env)?, settings::limits(env)?);
     let caller = Caller::of(env, &providers, request.headers())?;
     let options = RequestOptions::of(request.headers())?;
-    let body = body::read_json(&mut request, limits.body_max_bytes).await?;
+    let body = body::read_json(&mut request, &limits).await?;
     let chat = ChatRequest::parse(&body)?;
 
     let call = TenantCall::Admit(Box::new(admission(&caller, options, &chat, &body)));

@@ -74,6 +74,7 @@ const fn status_of(error: &EdgeError) -> u16 {
         EdgeError::InvalidRequest { .. } | EdgeError::InvalidIdempotencyKey | EdgeError::InvalidCursor => 400,
         EdgeError::UnknownPath => 404,
         EdgeError::MethodNotAllowed { .. } => 405,
+        EdgeError::RequestTimeout { .. } => 408,
         EdgeError::BeyondEnd { .. } => 409,
         EdgeError::ContentDeleted => 410,
         EdgeError::BodyTooLarge { .. } => 413,
@@ -108,6 +109,8 @@ fn extra_headers(status: u16, error: &EdgeError) -> Vec<(&'static str, String)> 
     }
     match error {
         EdgeError::Refused(Refusal::InvalidKey) => headers.push(("www-authenticate", "Bearer".into())),
+        // RFC 9110, 15.5.9: the rest of the body may still be on its way, so the connection is of no more use.
+        EdgeError::RequestTimeout { .. } => headers.push(("connection", "close".into())),
         EdgeError::MethodNotAllowed { allow } => headers.push(("allow", (*allow).into())),
         EdgeError::Unfinished { identity, .. } => headers.extend(identity_headers(identity)),
         _ => {}
@@ -213,6 +216,14 @@ mod tests {
         }
         let exhausted = error_answer(ErrorForm::Problem, &Refusal::BudgetExhausted.into());
         assert_eq!(header(&exhausted, "retry-after"), None);
+    }
+
+    #[test]
+    fn a_body_that_took_too_long_may_be_sent_again() {
+        let error = EdgeError::RequestTimeout { body_ms: 15_000 };
+        let answer = error_answer(ErrorForm::Envelope(Dialect::OpenaiChat), &error);
+        assert_eq!((answer.status, header(&answer, "connection")), (408, Some("close")));
+        assert!(error.retryable());
     }
 
     #[test]
