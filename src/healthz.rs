@@ -28,3 +28,17 @@ fn read_settings(env: &Env) -> Result<(), Refusal> {
     settings::limits(env)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use holdfast_core::config::Limits;
+
+    /// `wrangler.toml` says that its LIMITS are the defaults.
+    #[test]
+    fn the_limits_of_the_shipped_settings_are_the_defaults() {
+        let shipped =
+            include_str!("../wrangler.toml").split_once("LIMITS = '''").unwrap().1.split_once("'''").unwrap().0;
+        let shipped: serde_json::Value = serde_json::from_str(shipped).unwrap();
+        assert_eq!(shipped, serde_json::to_value(Limits::default()).unwrap());
+    }
+}
