@@ -5,8 +5,9 @@ use crate::error::EdgeError;
 use crate::request_headers::header;
 use holdfast_core::ids::{GenerationId, Identity, TenantId};
 use holdfast_core::refusal::Refusal;
+use holdfast_core::time::UnixMillis;
 use holdfast_core::wire::{GenerationCall, TenantCall, encode};
-use holdfast_objects::{rpc, settings};
+use holdfast_objects::{clock, rpc, settings};
 use worker::js_sys::Uint8Array;
 use worker::wasm_bindgen::JsValue;
 use worker::{Env, Headers, Method, Request, RequestInit, Response};
@@ -33,6 +34,13 @@ pub(crate) async fn lose_first_reply(request: &Request, env: &Env, tenant: &Tena
 /// [`EdgeError::Internal`] at this failpoint.
 pub(crate) fn stop_after_admit(request: &Request) -> Result<(), EdgeError> {
     if is_at(request, "stop-after-admit") { Err(EdgeError::Internal) } else { Ok(()) }
+}
+
+/// `mute-edge-driver`: for three leases from now, a driver at the edge does not reach its object. That is until when;
+/// in the past without the failpoint.
+pub(crate) fn mute_until(request: &Request, lease_ms: u64) -> UnixMillis {
+    let muted = is_at(request, "mute-edge-driver");
+    if muted { clock::now().plus(lease_ms.saturating_mul(3)) } else { UnixMillis(0) }
 }
 
 /// `POST /__test/panic`: the edge panics.

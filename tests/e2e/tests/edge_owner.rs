@@ -1,5 +1,6 @@
 //! Routes whose generations the edge drives itself: simple, close to the user, and as safe for the money.
 
+use holdfast_e2e::http::Socketing;
 use holdfast_e2e::sse::assert_broken;
 use holdfast_e2e::{
     Chat, Client, Options, Route, Tenant, World, assert_bytes, assert_completed, assert_estimated, now_ms,
@@ -7,8 +8,12 @@ use holdfast_e2e::{
 };
 
 fn world(name: &str, route: Route) -> (World, Client) {
+    world_with(Options::new(name), route)
+}
+
+fn world_with(options: Options, route: Route) -> (World, Client) {
     let tenant = Tenant::new("acme").route(route.edge_owned().quick_recovery().with("total_ms", 25_000));
-    let world = World::start(&Options::new(name).tenant(&tenant));
+    let world = World::start(&options.tenant(&tenant));
     let client = world.client(&tenant);
     (world, client)
 }
@@ -130,4 +135,50 @@ fn the_same_key_twice_is_one_call() {
     assert_eq!(again, id);
     assert_bytes!(exchange.finish().clean(), expected, "replayed from the log");
     assert_eq!(world.simulator.log(&tag).len(), 1);
+}
+
+#[test]
+fn an_answer_in_one_piece_may_be_larger_than_what_a_slow_client_lets_wait() {
+    let route = Route::new("quick").detach().with("max_output_tokens", 500_000);
+    let (world, client) = world("edge owner, large", route);
+    let chat = Chat::complete("gen?tokens=400000").tag(&unique("large"));
+    let expected = world.simulator.expected(&chat);
+    assert!(expected.len() > 3 << 19, "{} bytes", expected.len());
+    // It reads the head and goes on when everything is over: however slow it is, nothing more comes that could wait.
+    let mut exchange = client.open_with(&chat, Socketing { receive_buffer_bytes: Some(4_096) });
+    let id = exchange.head().required("x-generation-id").to_owned();
+    assert_completed(&client.wait_until_settled(&id), 12, 400_000);
+    assert!(exchange.finish().clean() == expected, "the whole answer");
+}
+
+#[test]
+fn a_driver_that_lost_its_generation_ends_its_clients_stream_in_band() {
+    let options = Options::new("edge owner, fenced").with_test_hooks();
+    let (world, client) = world_with(options, Route::new("quick").detach());
+    let tag = unique("fenced");
+    let chat = Chat::stream("gen?tokens=1500&interval_ms=10").tag(&tag);
+    let chat = chat.header("x-holdfast-test-failpoint", "mute-edge-driver");
+    let expected = world.simulator.expected(&chat);
+    let (mut exchange, id) = client.begin(&chat);
+    let got = exchange.finish().clean();
+    let broken = assert_broken(&got, &expected);
+    assert_eq!(broken.code, "upstream_interrupted");
+    assert!(broken.prefix_len > 0, "the client had its bytes until then");
+    assert_eq!(world.simulator.once_closed(&tag).end(), "client_closed", "the driver has stopped");
+    let settled = client.wait_until_settled(&id);
+    assert_eq!(settled["lifecycle"], "failed", "{settled}");
+    assert_eq!(world.simulator.log(&tag).len(), 1, "one call");
+    client.wait_until_nothing_is_held();
+}
+
+#[test]
+fn a_driver_whose_batches_are_rare_keeps_its_lease() {
+    let options = Options::new("edge owner, rare batches").limit("batch_ms", 10_000).limit("batch_bytes", 10_000_000);
+    let (world, client) = world_with(options, Route::new("quick").detach());
+    // Four seconds: more than two leases.
+    let chat = Chat::stream("gen?tokens=200&interval_ms=20").tag(&unique("rare"));
+    let expected = world.simulator.expected(&chat);
+    let (mut exchange, id) = client.begin(&chat);
+    assert_bytes!(exchange.finish().clean(), expected);
+    assert_completed(&client.wait_until_settled(&id), 12, 200);
 }
