@@ -13,7 +13,7 @@ use holdfast_core::config::Limits;
 use holdfast_core::intake::{Intake, IntakeOptions};
 use holdfast_core::meter::EndClass;
 use holdfast_core::policy::Terms;
-use holdfast_core::reservation::{ResponseHead, SourceEnd, UpstreamEnd, is_error_envelope};
+use holdfast_core::reservation::{ResponseHead, SourceEnd, UpstreamEnd, is_error_envelope, is_passable, is_success};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::task::{Context, Poll};
@@ -199,16 +199,18 @@ async fn take_in<L: PumpLog>(log: &L, mut response: Response, abort: &AbortHandl
     }
     let mut last_bytes = exchange.collected;
     last_bytes.extend(rest.tail);
-    // A plain answer that is not whole is not stored: its readers get an error instead.
-    let success = (200..300).contains(&head.status);
-    let whole = matches!(rest.class, EndClass::Complete | EndClass::InBandError);
-    let cut_short = !matches!(source, SourceEnd::Body(_)) || (success && !whole);
-    if !streaming && cut_short {
+    // A plain answer that is not whole, or cannot be passed on, is not stored: its readers get an error instead.
+    let error_envelope = !streaming && is_error_envelope(&last_bytes);
+    let whole = rest.class == EndClass::Complete && is_success(head.status);
+    let ended_by_itself = matches!(source, SourceEnd::Body(_));
+    let kept = streaming || (ended_by_itself && (whole || is_passable(head.status, error_envelope)));
+    if !kept {
         last_bytes.clear();
     }
     let end = UpstreamEnd {
-        error_envelope: !streaming && is_error_envelope(&last_bytes),
-        head: (streaming || !cut_short).then_some(head),
+        error_envelope,
+        // An answer without its body tells its status alone.
+        head: (kept || (ended_by_itself && !is_success(head.status))).then_some(head),
         cut_inside_event: rest.terminal_prefix,
         unseen_bytes_max: dropped,
         operation_id: rest.report.operation_id,

@@ -241,9 +241,7 @@ impl Reservation {
     /// EOF is not success: no SDK may take a broken answer for a whole one.
     fn answer(&self, end: &UpstreamEnd, verdict: &Verdict, status: Option<u16>) -> (Option<ResponseHead>, Vec<u8>) {
         let stored = self.head.clone();
-        // Other statuses would be acted on by clients, or cannot be passed on at all.
-        let passable =
-            status.is_some_and(|status| (400..600).contains(&status) || (is_success(status) && end.error_envelope));
+        let passable = status.is_some_and(|status| is_passable(status, end.error_envelope));
         let provider_answered = matches!(end.source, SourceEnd::Body(_)) && passable;
         if verdict.lifecycle == Lifecycle::Completed || provider_answered {
             return (stored.or_else(|| end.head.clone()), Vec::new());
@@ -266,8 +264,16 @@ impl Reservation {
     }
 }
 
+/// Whether an error answer of the provider reaches the client as it is. Other statuses would be acted on by clients
+/// (redirects), have no body, or are none at all.
+#[must_use]
+pub const fn is_passable(status: u16, error_envelope: bool) -> bool {
+    matches!(status, 400..=599) || (is_success(status) && error_envelope)
+}
+
 /// Whether a status announces a whole answer with a body.
-const fn is_success(status: u16) -> bool {
+#[must_use]
+pub const fn is_success(status: u16) -> bool {
     matches!(status, 200..=299) && !matches!(status, 204 | 205)
 }
 

@@ -19,7 +19,7 @@ mod cursor;
 mod deadlines;
 
 pub use apply::refused_row;
-pub use conclude::{Conclusion, IN_FLIGHT_TOKENS, SourceEnd, UpstreamEnd, is_error_envelope};
+pub use conclude::{Conclusion, IN_FLIGHT_TOKENS, SourceEnd, UpstreamEnd, is_error_envelope, is_passable, is_success};
 
 use crate::ids::{AttemptId, Identity};
 use crate::ledger::{Posting, ReasonCode};

@@ -15,7 +15,7 @@ use holdfast_core::time::UnixMillis;
 use std::collections::BTreeMap;
 
 pub(crate) const PATH: &str = "/v1/chat/completions";
-pub(crate) const KEY: &str = "a-digest";
+pub(crate) const KEY: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 /// 2026-11-30T00:00:00Z: the next day is in the next month.
 pub(crate) const START: UnixMillis = UnixMillis(1_795_996_800_000);
 
