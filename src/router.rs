@@ -76,12 +76,17 @@ impl<'a> Endpoint<'a> {
             _ => "GET",
         }
     }
+
+    /// Probes may ask for the health's head alone; the platform leaves the body out.
+    fn takes(self, method: &str) -> bool {
+        self.method() == method || (self == Self::Healthz && method == "HEAD")
+    }
 }
 
 impl<'a> Destination<'a> {
     fn of(method: &str, path: &'a str) -> Self {
         match Endpoint::at(path) {
-            Some(endpoint) if endpoint.method() == method => Self::Endpoint(endpoint),
+            Some(endpoint) if endpoint.takes(method) => Self::Endpoint(endpoint),
             Some(endpoint) => Self::WrongMethod(endpoint),
             None if API_PREFIXES.iter().any(|prefix| path.starts_with(prefix)) => Self::Nowhere,
             None if matches!(method, "GET" | "HEAD") => Self::Asset,
@@ -141,8 +146,19 @@ async fn serve(endpoint: Endpoint<'_>, request: Request, env: &Env, context: &Co
 }
 
 async fn asset(request: Request, env: &Env) -> Result<Response, EdgeError> {
+    if request.url().is_err() || !names_a_path(&request.inner().url()) {
+        return Err(EdgeError::invalid("its target is not a path"));
+    }
     let assets = env.assets(ASSETS).map_err(|_| EdgeError::UnknownPath)?;
     Ok(assets.fetch_request(request).await?)
+}
+
+/// Whether a path follows the host. The platform puts scheme and host before whatever the request's target is: `GET *`
+/// comes as `http://host*`, which some parsers take for a host and the assets for a fault of ours.
+fn names_a_path(url: &str) -> bool {
+    let after_scheme = url.split_once("://").map(|(_, rest)| rest);
+    let delimiter = after_scheme.and_then(|rest| rest.chars().find(|letter| matches!(letter, '/' | '?' | '#')));
+    delimiter == Some('/')
 }
 
 #[cfg(test)]
@@ -171,6 +187,8 @@ mod tests {
             ("GET", "/v1/balance", to(Endpoint::Balance)),
             ("DELETE", "/v1/balance", WrongMethod(Endpoint::Balance)),
             ("GET", "/healthz", to(Endpoint::Healthz)),
+            ("HEAD", "/healthz", to(Endpoint::Healthz)),
+            ("POST", "/healthz", WrongMethod(Endpoint::Healthz)),
             ("GET", "/v1/unknown", Nowhere),
             ("GET", "/", Asset),
             ("HEAD", "/demo.js", Asset),
@@ -179,6 +197,16 @@ mod tests {
             ("PROPFIND", "/", Nowhere),
         ] {
             assert_eq!(Destination::of(method, path), expected, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn targets_without_a_path() {
+        for good in ["https://edge.example/", "http://127.0.0.1:8787/demo.js?x=1"] {
+            assert!(names_a_path(good), "{good}");
+        }
+        for bad in ["http://a*", "http://127.0.0.1:8787*", "http://a*?x=/", "http://a", "*", ""] {
+            assert!(!names_a_path(bad), "{bad}");
         }
     }
 
