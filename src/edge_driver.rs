@@ -24,7 +24,7 @@ use std::rc::Rc;
 use uuid::Uuid;
 use worker::{Context, Env, Request, Response};
 
-/// Longest silence of the driver towards its object; a shorter lease makes it shorter.
+/// Longest silence of the driver towards its object; a shorter lease or idle time makes it shorter.
 const HEARTBEAT_MS: u64 = 5_000;
 
 /// What a client is told whose driver lost the generation.
@@ -225,7 +225,7 @@ async fn drive(
     limits: Limits,
     upstream_body: Vec<u8>,
 ) {
-    let heartbeat_ms = (terms.lease_ms / 3).clamp(1, HEARTBEAT_MS);
+    let heartbeat_ms = (terms.lease_ms.min(terms.idle_ms) / 3).clamp(1, HEARTBEAT_MS);
     let mut options = PumpOptions::new(&terms, &limits, Some(heartbeat_ms));
     // While bytes come, batches are the only heartbeats.
     options.batch_ms = options.batch_ms.min(heartbeat_ms);

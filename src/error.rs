@@ -57,6 +57,11 @@ pub(crate) enum EdgeError {
     },
     /// The stored output was deleted.
     ContentDeleted,
+    /// This deployment cannot serve, for a reason that only the operator's probe is told.
+    Unhealthy {
+        /// Where and why.
+        reason: String,
+    },
     /// A fault of Holdfast itself.
     Internal,
 }
@@ -82,6 +87,7 @@ impl EdgeError {
             Self::Running => "running",
             Self::BeyondEnd { .. } => "beyond_end",
             Self::ContentDeleted => "content_deleted",
+            Self::Unhealthy { .. } => "misconfigured",
             Self::Internal => "internal_error",
         }
     }
@@ -114,6 +120,7 @@ impl EdgeError {
             Self::Running => "The generation is not at its end yet.".into(),
             Self::BeyondEnd { log_length } => format!("The log ends at byte {log_length}, before this offset."),
             Self::ContentDeleted => "The stored output of this generation was deleted.".into(),
+            Self::Unhealthy { reason } => format!("Settings: {reason}."),
             Self::Internal => "Something broke inside Holdfast.".into(),
         }
     }

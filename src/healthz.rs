@@ -13,20 +13,28 @@ struct Health {
     version: &'static str,
 }
 
-/// Answers `ok` when providers, tenants and limits can be read. No object is asked, so that a probe costs nothing.
+/// Answers `ok` when providers, tenants and limits can be read and every secret that they need is there. No object is asked, so that a probe costs nothing.
 ///
 /// # Errors
 /// 503 with the reason.
 pub(crate) fn check(env: &Env) -> Result<Response, EdgeError> {
-    read_settings(env)?;
+    read_settings(env).map_err(told)?;
     respond::ok(&Health { status: "ok", version: env!("CARGO_PKG_VERSION") })
 }
 
 fn read_settings(env: &Env) -> Result<(), Refusal> {
     let providers = settings::providers(env)?;
-    settings::tenants(env, &providers)?;
+    let tenants = settings::tenants(env, &providers)?;
     settings::limits(env)?;
-    Ok(())
+    settings::check_secrets(env, &providers, &tenants)
+}
+
+/// Clients are told that the service is misconfigured; a probe is told how.
+fn told(refusal: Refusal) -> EdgeError {
+    match refusal {
+        Refusal::Misconfigured { what } => EdgeError::Unhealthy { reason: what },
+        refusal => refusal.into(),
+    }
 }
 
 #[cfg(test)]

@@ -80,6 +80,7 @@ const fn status_of(error: &EdgeError) -> u16 {
         EdgeError::BodyTooLarge { .. } => 413,
         EdgeError::UnsupportedMediaType { .. } => 415,
         EdgeError::Refused(refusal) | EdgeError::Unfinished { refusal, .. } => status_of_refusal(refusal),
+        EdgeError::Unhealthy { .. } => 503,
         EdgeError::Internal => 500,
     }
 }
@@ -98,7 +99,7 @@ const fn status_of_refusal(refusal: &Refusal) -> u16 {
         | Refusal::AlreadyResolved => 409,
         Refusal::IdempotencyKeyReused => 422,
         Refusal::ConcurrencyExceeded { .. } | Refusal::TooManyReaders => 429,
-        Refusal::Unavailable { .. } => 503,
+        Refusal::Misconfigured { .. } | Refusal::Unavailable { .. } => 503,
     }
 }
 

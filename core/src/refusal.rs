@@ -53,7 +53,12 @@ pub enum Refusal {
     AlreadyResolved,
     /// An amount is out of range.
     AmountOutOfRange,
-    /// A part of the system could not be reached or is not configured; nothing was held.
+    /// The operator's settings cannot be served from. The reason is for the operator: it is logged and `/healthz` has it.
+    Misconfigured {
+        /// Where and why, without secrets.
+        what: String,
+    },
+    /// A part of the system could not be reached; nothing was held.
     Unavailable {
         /// What was missing, without secrets.
         what: String,
@@ -81,6 +86,7 @@ impl Refusal {
             Self::PostingConflict => "posting_conflict",
             Self::AlreadyResolved => "already_resolved",
             Self::AmountOutOfRange => "amount_out_of_range",
+            Self::Misconfigured { .. } => "misconfigured",
             Self::Unavailable { .. } => "unavailable",
         }
     }
@@ -122,6 +128,7 @@ impl Refusal {
             Self::PostingConflict => "This posting id was used with other content.".to_string(),
             Self::AlreadyResolved => "The hold is already resolved.".to_string(),
             Self::AmountOutOfRange => "An amount is out of range.".to_string(),
+            Self::Misconfigured { .. } => "The service is not configured correctly.".to_string(),
             Self::Unavailable { what } => alloc::format!("Temporarily unavailable: {what}."),
         }
     }

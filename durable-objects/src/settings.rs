@@ -11,8 +11,9 @@ use worker::Env;
 /// Shortest pepper that is accepted, in bytes.
 const PEPPER_MIN_BYTES: usize = 16;
 
-fn unavailable(ConfigError(what): ConfigError) -> Refusal {
-    Refusal::Unavailable { what }
+fn misconfigured(ConfigError(what): ConfigError) -> Refusal {
+    worker::console_error!("misconfigured: {what}");
+    Refusal::Misconfigured { what }
 }
 
 fn text(env: &Env, name: &str) -> Option<String> {
@@ -22,23 +23,23 @@ fn text(env: &Env, name: &str) -> Option<String> {
 /// The providers.
 ///
 /// # Errors
-/// [`Refusal::Unavailable`] that says what is wrong with `PROVIDERS`.
+/// [`Refusal::Misconfigured`] that says what is wrong with `PROVIDERS`.
 pub fn providers(env: &Env) -> Result<Vec<Provider>, Refusal> {
-    parse_providers(text(env, "PROVIDERS").as_deref().unwrap_or("[]")).map_err(unavailable)
+    parse_providers(text(env, "PROVIDERS").as_deref().unwrap_or("[]")).map_err(misconfigured)
 }
 
 /// The tenants.
 ///
 /// # Errors
-/// [`Refusal::Unavailable`] that says what is wrong with `TENANTS`.
+/// [`Refusal::Misconfigured`] that says what is wrong with `TENANTS`.
 pub fn tenants(env: &Env, providers: &[Provider]) -> Result<Vec<TenantConfig>, Refusal> {
-    parse_tenants(text(env, "TENANTS").as_deref().unwrap_or("[]"), providers).map_err(unavailable)
+    parse_tenants(text(env, "TENANTS").as_deref().unwrap_or("[]"), providers).map_err(misconfigured)
 }
 
 /// One tenant, or [`Refusal::InvalidKey`] when there is none of that id.
 ///
 /// # Errors
-/// See above, and [`Refusal::Unavailable`].
+/// See above, and [`Refusal::Misconfigured`].
 pub fn tenant(env: &Env, providers: &[Provider], id: &TenantId) -> Result<TenantConfig, Refusal> {
     tenants(env, providers)?.into_iter().find(|tenant| tenant.id == *id).ok_or(Refusal::InvalidKey)
 }
@@ -46,27 +47,44 @@ pub fn tenant(env: &Env, providers: &[Provider], id: &TenantId) -> Result<Tenant
 /// The bounds.
 ///
 /// # Errors
-/// [`Refusal::Unavailable`] that says what is wrong with `LIMITS`.
+/// [`Refusal::Misconfigured`] that says what is wrong with `LIMITS`.
 pub fn limits(env: &Env) -> Result<Limits, Refusal> {
-    parse_limits(text(env, "LIMITS").as_deref()).map_err(unavailable)
+    parse_limits(text(env, "LIMITS").as_deref()).map_err(misconfigured)
 }
 
 /// The digest of a client's key under the pepper.
 ///
 /// # Errors
-/// [`Refusal::Unavailable`] when the secret `KEY_PEPPER` is not set or too short: no key is checked without it.
+/// [`Refusal::Misconfigured`] when the secret `KEY_PEPPER` is not set or too short: no key is checked without it.
 pub fn digest(env: &Env, key: &ClientKey) -> Result<KeyDigest, Refusal> {
     let pepper = secret(env, "KEY_PEPPER").filter(|pepper| pepper.len() >= PEPPER_MIN_BYTES);
-    let missing = || Refusal::Unavailable { what: "the secret KEY_PEPPER is not set or shorter than 16 bytes".into() };
-    pepper.map(|pepper| key.digest(pepper.as_bytes())).ok_or_else(missing)
+    pepper.map(|pepper| key.digest(pepper.as_bytes())).ok_or_else(pepper_missing)
+}
+
+fn pepper_missing() -> Refusal {
+    misconfigured(ConfigError("the secret KEY_PEPPER is not set or shorter than 16 bytes".into()))
+}
+
+/// Whether every secret is there that the tenants' requests need. Without tenants none is needed.
+///
+/// # Errors
+/// [`Refusal::Misconfigured`] naming the first that is not.
+pub fn check_secrets(env: &Env, providers: &[Provider], tenants: &[TenantConfig]) -> Result<(), Refusal> {
+    if !tenants.is_empty() && secret(env, "KEY_PEPPER").is_none_or(|pepper| pepper.len() < PEPPER_MIN_BYTES) {
+        return Err(pepper_missing());
+    }
+    let used = |provider: &&Provider| {
+        tenants.iter().flat_map(|tenant| &tenant.routes).any(|route| route.provider == provider.name)
+    };
+    providers.iter().filter(used).try_for_each(|provider| provider_key(env, provider).map(|_| ()))
 }
 
 /// The key of a provider.
 ///
 /// # Errors
-/// [`Refusal::Unavailable`] naming the secret binding that is not set.
+/// [`Refusal::Misconfigured`] naming the secret binding that is not set.
 pub fn provider_key(env: &Env, provider: &Provider) -> Result<ProviderKey, Refusal> {
-    let missing = || Refusal::Unavailable { what: format!("the secret {} is not set", provider.secret) };
+    let missing = || misconfigured(ConfigError(format!("the secret {} is not set", provider.secret)));
     secret(env, &provider.secret).map(ProviderKey::new).ok_or_else(missing)
 }
 
