@@ -13,7 +13,7 @@ import { choosePort, requireFreePort, untilHealthy } from './lib/http.mjs';
 import { main } from './lib/main.mjs';
 import { inRoot, workerdBinary } from './lib/paths.mjs';
 import { bold, green, say, warn } from './lib/report.mjs';
-import { devVars, wranglerSettings } from './lib/settings.mjs';
+import { SETTINGS_REMEDY, devVars, wranglerSettings } from './lib/settings.mjs';
 import { setup } from './setup.mjs';
 import { writeConfig } from './workerd-config.mjs';
 
@@ -41,7 +41,7 @@ await main(async () => {
   say(bold('Serve'));
   const gone = untilGone(background(workerdBinary(), ['serve', out]), 'workerd');
   const reachable = host === '0.0.0.0' ? '127.0.0.1' : host;
-  await untilHealthy(`http://${reachable}:${port}/healthz`, { gone });
+  await untilHealthy(`http://${reachable}:${port}/healthz`, { gone, remedy: SETTINGS_REMEDY });
   say(`${green('ready')}  http://${reachable}:${port}  storage in ${storage}  (Ctrl-C ends it)`);
   await gone;
 });

@@ -14,7 +14,7 @@ import { choosePort, freePort, requireFreePort, untilHealthy } from './lib/http.
 import { main } from './lib/main.mjs';
 import { WRANGLER, inRoot } from './lib/paths.mjs';
 import { PlainError, bold, dim, green, ok, say, warn } from './lib/report.mjs';
-import { devVars } from './lib/settings.mjs';
+import { SETTINGS_REMEDY, devVars } from './lib/settings.mjs';
 import { wranglerEnvironment } from './lib/tools.mjs';
 import { demoKey, localVars } from './local-vars.mjs';
 import { setup } from './setup.mjs';
@@ -93,7 +93,7 @@ await main(async () => {
   const simulator = await startSimulator();
   const worker = startWrangler({ port, inspectorPort: await freePort(), varsFile: writeVars(simulator.origin) });
   const gone = Promise.race([simulator.gone, worker.gone]);
-  await untilHealthy(`http://127.0.0.1:${port}/healthz`, { gone, timeout_ms: HEALTHY_WITHIN_MS });
+  await untilHealthy(`http://127.0.0.1:${port}/healthz`, { gone, timeout_ms: HEALTHY_WITHIN_MS, remedy: SETTINGS_REMEDY });
   greet(port);
   await gone;
 });

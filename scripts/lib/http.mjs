@@ -7,6 +7,8 @@ import { PlainError } from './report.mjs';
 
 const POLL_MS = 20;
 const ASK_TIMEOUT_MS = 5_000;
+/** So long a server may say that it cannot serve before that counts: it may still be starting. */
+const START_UP_GRACE_MS = 1_500;
 
 function listens(port, host) {
   return new Promise((resolve) => {
@@ -37,20 +39,26 @@ export function choosePort(argument, fallback = 8787) {
 
 /**
  * Waits until `GET url` answers 200. `gone` is a promise that rejects when the server died, so that nobody
- * waits for the dead. Fails after `timeout_ms` with the last answer.
+ * waits for the dead. A server that goes on answering 503 with a `detail` has said why it cannot serve: that
+ * detail is the failure, at once. Otherwise fails after `timeout_ms` with the last answer.
  */
-export async function untilHealthy(url, { gone, timeout_ms = 60_000 }) {
+export async function untilHealthy(url, { gone, timeout_ms = 60_000, remedy = '' }) {
   const deadline = Date.now() + timeout_ms;
-  let last = 'no answer';
+  let last = { said: 'no answer' };
+  let unable_since = null;
   let over = false;
   const poll = async () => {
     while (Date.now() < deadline) {
       if (over) return;
       last = await ask(url);
-      if (last === 200) return;
+      if (last.said === 200) return;
+      unable_since = last.detail ? (unable_since ?? Date.now()) : null;
+      if (last.detail && Date.now() - unable_since >= START_UP_GRACE_MS) {
+        throw new PlainError(`The server started, but cannot serve: ${last.detail}`, remedy);
+      }
       await delay(POLL_MS);
     }
-    throw new PlainError(`${url} did not answer 200 within ${timeout_ms / 1000} s (last: ${last}).`);
+    throw new PlainError(`${url} did not answer 200 within ${timeout_ms / 1000} s (last: ${last.said}).`);
   };
   try {
     await Promise.race([poll(), gone]);
@@ -59,12 +67,22 @@ export async function untilHealthy(url, { gone, timeout_ms = 60_000 }) {
   }
 }
 
+/** What a server says: a status or the name of an error, and the reason why it cannot serve if it gives one. */
 async function ask(url) {
   try {
     const response = await fetch(url, { signal: AbortSignal.timeout(ASK_TIMEOUT_MS) });
-    await response.arrayBuffer();
-    return response.status;
+    const text = await response.text();
+    return { said: response.status, detail: response.status === 503 ? detailIn(text) : undefined };
   } catch (error) {
-    return error.cause?.code ?? error.name;
+    return { said: error.cause?.code ?? error.name };
+  }
+}
+
+function detailIn(text) {
+  try {
+    const { detail } = JSON.parse(text);
+    return typeof detail === 'string' && detail ? detail : undefined;
+  } catch {
+    return undefined; // a 503 of somebody in between
   }
 }

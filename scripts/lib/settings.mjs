@@ -5,6 +5,9 @@ import { existsSync, readFileSync } from 'node:fs';
 import { inRoot } from './paths.mjs';
 import { PlainError } from './report.mjs';
 
+/** Where a person mends what the Worker refuses. */
+export const SETTINGS_REMEDY = 'Settings are [vars] in wrangler.toml, and .dev.vars, which wins. README.md, "Configuration", lists them.';
+
 /** What standalone serving needs of wrangler.toml. Needs `npm ci` to have run. */
 export async function wranglerSettings(path = inRoot('wrangler.toml')) {
   const { parse } = await import('smol-toml');
