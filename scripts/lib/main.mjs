@@ -3,8 +3,26 @@
 import { stopAll } from './children.mjs';
 import { PlainError, red } from './report.mjs';
 
+const LOOK_FOR_PARENT_MS = 1_000;
+
+/**
+ * Under npm we end with npm: if it is killed without a chance to pass a signal on, nothing would be left to end us,
+ * and the port would stay taken. Without npm our parent may leave us behind on purpose (`nohup`, a supervisor).
+ */
+function endWithNpm() {
+  if (!process.env.npm_lifecycle_event) return;
+  const parent = process.ppid;
+  const timer = setInterval(() => {
+    if (process.ppid === parent) return;
+    clearInterval(timer);
+    process.kill(process.pid, 'SIGTERM');
+  }, LOOK_FOR_PARENT_MS);
+  timer.unref();
+}
+
 /** Runs a script's main function. */
 export async function main(run) {
+  endWithNpm();
   try {
     await run();
   } catch (error) {
