@@ -91,6 +91,7 @@ async function compile(features, outDir) {
     // A compiler error needs no stack of worker-build's.
     env: { ...buildEnvironment(), RUSTFLAGS: '-Ctarget-feature=+simd128', RUST_BACKTRACE: '0' },
     remedy: 'The compiler says why above.',
+    silent: 'the build', // wasm-opt says nothing for most of a minute
   });
 }
 

@@ -82,7 +82,7 @@ async function addNightly() {
 async function installCargoTool(tool) {
   const { crate, version, program } = tool;
   if (!existsSync(tools.toolPath(program))) {
-    doing(`${program} ${version}`, 'compiled once per machine, about 4 minutes on 2 cores');
+    doing(`${program} ${version}`, 'compiled once per machine, 3 to 6 minutes on 2 cores; a warning of a "yanked" package is harmless');
     await run('cargo', ['install', crate, '--version', version, '--locked', '--root', tools.toolFolder(tool)], {
       cwd: cacheRoot(), // outside the checkout, whose cargo configuration must not matter
       remedy: NETWORK_REMEDY,

@@ -2,17 +2,17 @@
 //
 //   npm test [-- --only STEP[,STEP]] [-- --only tests -- ARGUMENTS OF CARGO TEST]
 //
-// Ends at the first failing step, with a table of what ran and how long it took.
+// Ends at the first failing step, with a table of what ran, what did not, and all that said it was SKIPPED.
 
 import { readdirSync } from 'node:fs';
-import { parseArgs } from 'node:util';
+import { parseArgs, stripVTControlCharacters } from 'node:util';
 
 import { build } from './build.mjs';
 import { checkCore } from './check-core.mjs';
 import { run, runQuietly } from './lib/children.mjs';
 import { main } from './lib/main.mjs';
 import { WRANGLER, inRoot } from './lib/paths.mjs';
-import { PlainError, bold, duration, green, ok, red, say } from './lib/report.mjs';
+import { PlainError, bold, duration, green, listen, ok, red, say, yellow } from './lib/report.mjs';
 import { WASM_TARGET, wranglerEnvironment } from './lib/tools.mjs';
 import { setup } from './setup.mjs';
 
@@ -76,12 +76,32 @@ function chooseSteps(only) {
   return names.filter((name) => chosen.has(name));
 }
 
-function printTable(results) {
-  const width = Math.max(...results.map(({ name }) => name.length));
+function printTable(steps, results) {
+  const notRun = steps.filter((name) => !results.some((result) => result.name === name)).map((name) => ({ name }));
+  const rows = [...results, ...notRun];
+  const width = Math.max(...rows.map(({ name }) => name.length));
   say(`\n${bold('Summary')}`);
-  for (const { name, passed, elapsed_ms } of results) {
-    say(`  ${passed ? green('passed') : red('FAILED')}  ${name.padEnd(width)}  ${duration(elapsed_ms).padStart(12)}`);
+  for (const { name, passed, elapsed_ms } of rows) {
+    if (passed === undefined) say(`  not run ${name}`);
+    else say(`  ${passed ? green('passed') : red('FAILED')}  ${name.padEnd(width)}  ${duration(elapsed_ms).padStart(12)}`);
   }
+}
+
+/** Listens for what says that it was skipped: a skip among thousands of lines is not seen. */
+function collectSkips() {
+  const skips = new Set();
+  listen((line) => {
+    const text = stripVTControlCharacters(line).trim();
+    if (text.includes('SKIPPED')) skips.add(text);
+  });
+  return skips;
+}
+
+function printSkips(skips) {
+  listen(null);
+  if (!skips.size) return;
+  say(`\n${yellow(bold(`Skipped: ${skips.size}`))}`);
+  for (const text of skips) say(`  ${text}`);
 }
 
 async function timed(name, results, work) {
@@ -101,6 +121,7 @@ await main(async () => {
   const { values, positionals } = parseArgs({ options: { only: { type: 'string' } }, allowPositionals: true });
   const steps = chooseSteps(values.only);
   const results = [];
+  const skips = collectSkips();
   try {
     const environment = await timed('set-up', results, () => setup({ withPython: steps.includes('tests') }));
     for (const name of steps) {
@@ -108,6 +129,7 @@ await main(async () => {
       await timed(name, results, () => STEPS[name](environment, positionals));
     }
   } finally {
-    printTable(results);
+    printTable(['set-up', ...steps], results);
+    printSkips(skips);
   }
 });

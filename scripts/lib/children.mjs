@@ -5,9 +5,10 @@
 
 import { spawn } from 'node:child_process';
 import { constants } from 'node:os';
+import { createInterface } from 'node:readline';
 
 import { ROOT } from './paths.mjs';
-import { PlainError, ticker } from './report.mjs';
+import { PlainError, heard, isHeard, silenceTicker, ticker } from './report.mjs';
 
 const KILL_AFTER_MS = 5_000;
 const live = new Set();
@@ -69,10 +70,34 @@ function check(command, args, end, remedy) {
   return undefined;
 }
 
-/** Runs a command whose own output is the progress. */
-export async function run(command, args, { env, cwd, remedy } = {}) {
-  const child = start(command, args, { env, cwd, stdio: ['ignore', 'inherit', 'inherit'] });
-  await check(command, args, await child.exited, remedy);
+/**
+ * Runs a command whose own output is the progress. With `silent`, a name for the work, it also says that the work
+ * goes on while the command is silent.
+ */
+export async function run(command, args, { env, cwd, remedy, silent } = {}) {
+  const piped = silent !== undefined || isHeard();
+  const output = piped ? 'pipe' : 'inherit';
+  const child = start(command, args, { env: { ...(piped && colourInPipes()), ...env }, cwd, stdio: ['ignore', output, output] });
+  const ticks = silent === undefined ? null : silenceTicker(silent);
+  relay(child.stdout, process.stdout, ticks);
+  relay(child.stderr, process.stderr, ticks);
+  try {
+    await check(command, args, await child.exited, remedy);
+  } finally {
+    ticks?.end();
+  }
+}
+
+/** Keeps the colours that programs show on a terminal although their output goes through us. */
+const colourInPipes = () => (process.stdout.isTTY && !process.env.NO_COLOR ? { CARGO_TERM_COLOR: 'always', FORCE_COLOR: '1' } : {});
+
+/** Shows a child's output as it comes, and passes its lines on to whoever listens. */
+function relay(from, to, ticks) {
+  from?.on('data', (bytes) => {
+    to.write(bytes);
+    ticks?.heardNow();
+  });
+  if (from && isHeard()) createInterface({ input: from }).on('line', heard);
 }
 
 /** Runs a command that says little: shows the time it takes, and its output only if it fails. */

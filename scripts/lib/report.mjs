@@ -27,10 +27,40 @@ export function duration(ms) {
 /** Bytes as KiB, as the platform counts its limits. */
 export const kib = (bytes) => `${(bytes / 1024).toFixed(0)} KiB`;
 
-export const say = (text = '') => console.log(text);
+let listener = null;
+
+/** Has `hear` called with every line that is said from now on, by us or by a child that `run` runs; `null` ends it. */
+export function listen(hear) {
+  listener = hear;
+}
+
+/** Whether somebody listens. */
+export const isHeard = () => listener !== null;
+
+/** Passes lines on to whoever listens. */
+export const heard = (text) => text.split('\n').forEach((line) => listener?.(line));
+
+export function say(text = '') {
+  console.log(text);
+  heard(text);
+}
 export const ok = (name, detail = '') => say(`  ${green('ok')}   ${name}${detail ? dim(`  ${detail}`) : ''}`);
 export const doing = (name, detail = '') => say(`  ${bold('..')}   ${name}${detail ? dim(`  ${detail}`) : ''}`);
 export const warn = (text) => say(`  ${yellow('note')} ${text}`);
+
+/** Says that a step goes on whenever nothing else has been printed for a while. `heardNow` is to be called at each output. */
+export function silenceTicker(name, silence_ms = 5_000) {
+  const started = Date.now();
+  const beat = () => doing(`${name} goes on`, duration(Date.now() - started));
+  let timer = setInterval(beat, silence_ms);
+  return {
+    heardNow: () => {
+      clearInterval(timer);
+      timer = setInterval(beat, silence_ms);
+    },
+    end: () => clearInterval(timer),
+  };
+}
 
 /** Shows that a silent step is alive: rewrites one line on a terminal, adds a line now and then elsewhere. */
 export function ticker(name) {
