@@ -105,7 +105,7 @@ const fn status_of_refusal(refusal: &Refusal) -> u16 {
 
 fn extra_headers(status: u16, error: &EdgeError) -> Vec<(&'static str, String)> {
     let mut headers = Vec::new();
-    if matches!(status, 202 | 429 | 503) {
+    if matches!(status, 202 | 429 | 503) && error.retryable() {
         headers.push(("retry-after", RETRY_AFTER_S.to_owned()));
     }
     match error {

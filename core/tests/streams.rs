@@ -9,6 +9,7 @@
 
 mod support;
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use holdfast_core::dialect::Dialect;
@@ -40,7 +41,9 @@ struct RecordedUsage {
 fn recordings() -> Vec<(Recording, Vec<u8>)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/streams");
     let Ok(index) = std::fs::read(folder.join("index.json")) else {
-        eprintln!("SKIPPED: no recorded streams in {}: this test has checked NOTHING", folder.display());
+        // Past the capture of a passing test: a skip is loud.
+        let words = format!("SKIPPED: no recorded streams in {}: this test has checked NOTHING", folder.display());
+        writeln!(std::io::stderr(), "{words}").unwrap();
         return Vec::new();
     };
     let index: Vec<Recording> = serde_json::from_slice(&index).unwrap();

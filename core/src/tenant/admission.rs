@@ -137,7 +137,7 @@ pub fn admit(
         let same = hold.fingerprint == admit.fingerprint && hold.identity == admit.identity;
         return if same { Ok((Admitted::of(hold, false), None)) } else { Err(Refusal::IdentityConflict) };
     }
-    if let Some((row, hold)) = context.same_key.filter(|(row, _)| row.stands(now)) {
+    if let Some((row, hold)) = context.same_key.filter(|(row, _)| row.stands(now) && !row.may_run_again) {
         let same = row.fingerprint == admit.fingerprint;
         return if same { Ok((Admitted::of(hold, true), None)) } else { Err(Refusal::IdempotencyKeyReused) };
     }
@@ -166,6 +166,7 @@ pub fn admit(
         identity: admit.identity.clone(),
         fingerprint: admit.fingerprint.clone(),
         expires_at: None,
+        may_run_again: false,
     });
     let hold = Hold {
         identity: admit.identity.clone(),

@@ -107,6 +107,10 @@ pub struct IdempotencyRow {
     pub fingerprint: String,
     /// When the key is forgotten; never while the hold is open.
     pub expires_at: Option<UnixMillis>,
+    /// The hold was released: nothing was executed, so a retry under the same key runs anew. Until then the key still
+    /// finds what was refused.
+    #[serde(default)]
+    pub may_run_again: bool,
 }
 
 impl IdempotencyRow {

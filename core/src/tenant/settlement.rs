@@ -3,7 +3,7 @@
 
 use super::{Hold, HoldState, IdempotencyRow, PeriodState, PostedRows, TenantState, post};
 use crate::config::Limits;
-use crate::ledger::{Posting, PostingKind};
+use crate::ledger::{Posting, PostingKind, ReasonCode};
 use crate::money::Micros;
 use crate::refusal::Refusal;
 use crate::time::UnixMillis;
@@ -110,10 +110,10 @@ fn key_after(context: &SettleContext<'_>, posting: &Posting, now: UnixMillis) ->
     // forgotten, or in use by another generation: it leaves the row alone.
     match context.idempotency.filter(|_| posting.kind.resolves_hold()) {
         None => KeyAfter::Unchanged,
-        // Nothing was executed: a retry under the same key may run.
-        Some(_) if posting.kind == PostingKind::Release => KeyAfter::Freed,
+        Some(_) if posting.reason == ReasonCode::NeverStarted => KeyAfter::Freed,
         Some(row) => KeyAfter::Expires(IdempotencyRow {
             expires_at: Some(now.plus(context.limits.idempotency_ms)),
+            may_run_again: posting.kind == PostingKind::Release,
             ..row.clone()
         }),
     }

@@ -86,6 +86,8 @@ struct ModelKey {
     n: u8,
     body: u64,
     expires_at: Option<u64>,
+    /// Its hold was released: whoever comes next runs anew.
+    free: bool,
 }
 
 /// What the books must say: plain sums over what happened.
@@ -125,7 +127,7 @@ impl Model {
             return if hold.body == body { format!("runs {n}") } else { "identity_conflict".into() };
         }
         let key = scope.as_ref().and_then(|scope| self.keys.get(scope));
-        if let Some(key) = key.filter(|key| key.expires_at.is_none_or(|expires_at| expires_at > now.0)) {
+        if let Some(key) = key.filter(|key| !key.free && key.expires_at.is_none_or(|expires_at| expires_at > now.0)) {
             return if key.body == body { format!("joins {}", key.n) } else { "idempotency_key_reused".into() };
         }
         let (amount, day) = (body + OUTPUT, period_key(Period::Day, now));
@@ -137,7 +139,7 @@ impl Model {
             return "concurrency_exceeded".into();
         }
         if let Some(scope) = &scope {
-            self.keys.insert(scope.clone(), ModelKey { n, body, expires_at: None });
+            self.keys.insert(scope.clone(), ModelKey { n, body, expires_at: None, free: false });
         }
         let hold = ModelHold { amount, body, day, scope, open: true, released: false, spent: 0, overage: 0 };
         self.holds.insert(n, hold);
@@ -164,8 +166,12 @@ impl Model {
         self.applied.push(posting.clone());
         let scope = hold.scope.clone().filter(|scope| !overage && self.keys.get(scope).is_some_and(|key| key.n == n));
         match scope {
-            Some(scope) if posting.kind == PostingKind::Release => drop(self.keys.remove(&scope)),
-            Some(scope) => self.keys.get_mut(&scope).unwrap().expires_at = Some(now.0 + KEY_LIFE_MS),
+            Some(scope) if posting.reason == ReasonCode::NeverStarted => drop(self.keys.remove(&scope)),
+            Some(scope) => {
+                let key = self.keys.get_mut(&scope).unwrap();
+                key.expires_at = Some(now.0 + KEY_LIFE_MS);
+                key.free = posting.kind == PostingKind::Release;
+            }
             None => {}
         }
         "applied".into()

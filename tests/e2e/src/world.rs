@@ -27,6 +27,7 @@ pub struct Options {
     limits: Value,
     test_hooks: bool,
     alone: bool,
+    misconfigured: bool,
 }
 
 impl Options {
@@ -34,7 +35,21 @@ impl Options {
     #[must_use]
     pub fn new(name: &str) -> Self {
         let limits = json!({ "heartbeat_ms": 500 });
-        Self { name: name.to_owned(), tenants: Vec::new(), limits, test_hooks: false, alone: false }
+        Self {
+            name: name.to_owned(),
+            tenants: Vec::new(),
+            limits,
+            test_hooks: false,
+            alone: false,
+            misconfigured: false,
+        }
+    }
+
+    /// The settings have a fault: the server is ready when it says so.
+    #[must_use]
+    pub fn misconfigured(mut self) -> Self {
+        self.misconfigured = true;
+        self
     }
 
     /// Adds a tenant.
@@ -75,6 +90,7 @@ pub struct World {
     port: u16,
     folder: TempDir,
     server: Mutex<Option<Child>>,
+    misconfigured: bool,
     _permit: Permit,
 }
 
@@ -91,8 +107,15 @@ impl World {
         let folder = tempfile::Builder::new().prefix("holdfast-e2e-").tempdir().expect("a folder");
         let port = free_port();
         write_config(options, &simulator, folder.path(), port, &build);
-        let world =
-            Self { simulator, name: options.name.clone(), port, folder, server: Mutex::new(None), _permit: permit };
+        let world = Self {
+            simulator,
+            name: options.name.clone(),
+            port,
+            folder,
+            server: Mutex::new(None),
+            misconfigured: options.misconfigured,
+            _permit: permit,
+        };
         world.serve();
         world
     }
@@ -148,7 +171,7 @@ impl World {
             if let Some(status) = server.try_wait().expect("the server's state") {
                 panic!("{}: workerd ended with {status}:\n{}", self.name, self.output());
             }
-            healthy(self.port)
+            answers(self.port, if self.misconfigured { 503 } else { 200 })
         });
         *self.lock() = Some(server);
     }
@@ -256,8 +279,8 @@ fn free_port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
-fn healthy(port: u16) -> Result<(), String> {
+fn answers(port: u16, status: u16) -> Result<(), String> {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(|error| error.to_string())?;
     let reply = Client::new(port, "").get("/healthz");
-    if reply.status == 200 { Ok(()) } else { Err(format!("{}: {}", reply.status, reply.text())) }
+    if reply.status == status { Ok(()) } else { Err(format!("{}: {}", reply.status, reply.text())) }
 }

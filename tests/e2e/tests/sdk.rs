@@ -2,7 +2,7 @@
 //! see at the provider itself.
 
 use holdfast_e2e::sdk::Sdk;
-use holdfast_e2e::{Options, Route, Tenant, World, assert_completed, unique};
+use holdfast_e2e::{Chat, Options, Route, Tenant, World, assert_completed, unique};
 use serde_json::Value;
 
 fn world(name: &str) -> (World, Tenant) {
@@ -72,8 +72,9 @@ fn raises_when_the_provider_dies(sdk: &Sdk) {
 
 fn raises_its_own_error_types(sdk: &Sdk) {
     let poor = Tenant::new("poor").route(Route::new("chat")).with("grant_micros", 10);
-    let full = Tenant::new("full").route(Route::new("chat")).with("concurrency", 0);
+    let full = Tenant::new("full").route(Route::new("chat").detach()).with("concurrency", 1);
     let world = World::start(&Options::new("sdk errors").tenant(&poor).tenant(&full));
+    let (_holds_the_slot, _) = world.client(&full).begin(&Chat::stream("gen?tokens=3&stall_at=200"));
     let run = |key: &str, model: &str| sdk.run(&world.base_url(), key, model);
     let expect = |seen: Value, class: &str, status: u16, code: &str| {
         for way in ["stream", "complete"] {
