@@ -121,10 +121,9 @@ impl PumpLog for EdgeLog {
         self.0.received.set(true);
     }
 
-    fn deliver(&self, bytes: Vec<u8>) -> Verdict {
+    fn deliver(&self, bytes: Vec<u8>) {
         self.0.unstored.borrow_mut().extend_from_slice(&bytes);
         self.0.client.deliver(bytes);
-        Verdict::Continue
     }
 
     fn unstored_bytes(&self) -> u64 {

@@ -10,8 +10,8 @@ use crate::notify::Notify;
 use futures::future::{Either, LocalBoxFuture, select};
 use futures::{FutureExt, StreamExt, pin_mut};
 use holdfast_core::config::Limits;
-use holdfast_core::intake::{Intake, IntakeOptions};
-use holdfast_core::meter::EndClass;
+use holdfast_core::intake::{Intake, IntakeEnd, IntakeOptions};
+use holdfast_core::meter::{EndClass, MeterReport};
 use holdfast_core::policy::Terms;
 use holdfast_core::reservation::{ResponseHead, SourceEnd, UpstreamEnd, is_error_envelope, is_passable, is_success};
 use std::cell::RefCell;
@@ -41,7 +41,7 @@ pub trait PumpLog {
     /// The provider sent something, though it may not be released yet.
     fn received(&self);
     /// Bytes that readers may have now. Never waits.
-    fn deliver(&self, bytes: Vec<u8>) -> Verdict;
+    fn deliver(&self, bytes: Vec<u8>);
     /// Bytes delivered and not stored yet.
     fn unstored_bytes(&self) -> u64;
     /// Whether there is anything to store: bytes, or the provider's headers.
@@ -144,13 +144,13 @@ pub async fn run<L: PumpLog>(
         Err(Verdict::Fenced) => abort.abort(),
         Err(_) => {
             abort.abort();
-            log.finish(ended(SourceEnd::Aborted), Vec::new()).await;
+            log.finish(UpstreamEnd::by(SourceEnd::Aborted), Vec::new()).await;
         }
-        Ok(Err(_)) if abort.is_aborted() => log.finish(ended(SourceEnd::Aborted), Vec::new()).await,
+        Ok(Err(_)) if abort.is_aborted() => log.finish(UpstreamEnd::by(SourceEnd::Aborted), Vec::new()).await,
         Ok(Err(error)) => {
             worker::console_error!("no answer from the provider: {error:?}");
             let provably_unsent = matches!(error, CallError::NotSent(_));
-            log.finish(ended(SourceEnd::NoResponse { provably_unsent }), Vec::new()).await;
+            log.finish(UpstreamEnd::by(SourceEnd::NoResponse { provably_unsent }), Vec::new()).await;
         }
         Ok(Ok(response)) => take_in(log, response, abort, options).await,
     }
@@ -184,7 +184,7 @@ async fn take_in<L: PumpLog>(log: &L, mut response: Response, abort: &AbortHandl
     if stopped == Stopped::Told(Verdict::Fenced) {
         return;
     }
-    let mut rest = intake.finish();
+    let rest = intake.finish();
     // Completion wins against an abort that came too late.
     let source = match stopped {
         _ if rest.class == EndClass::Complete => SourceEnd::Body(rest.class),
@@ -192,33 +192,49 @@ async fn take_in<L: PumpLog>(log: &L, mut response: Response, abort: &AbortHandl
         _ if aborted => SourceEnd::Aborted,
         _ => SourceEnd::Body(rest.class),
     };
-    // Half an event is broken JSON to a client: it would fail on it before it sees our error. It counts in an estimate.
+    let (end, last_bytes) =
+        if streaming { end_of_stream(source, head, rest) } else { end_of_body(source, head, rest, exchange.collected) };
+    log.finish(end, last_bytes).await;
+}
+
+/// What was observed of a stream, and its last bytes. Half an event is left out: to a client it is broken JSON, on which
+/// it would fail before it sees our error. It counts in an estimate.
+fn end_of_stream(source: SourceEnd, head: ResponseHead, mut rest: IntakeEnd) -> (UpstreamEnd, Vec<u8>) {
     let dropped = if rest.class == EndClass::Complete { 0 } else { rest.tail.len() as u64 };
     if dropped > 0 {
         rest.drop_partial();
     }
-    let mut last_bytes = exchange.collected;
-    last_bytes.extend(rest.tail);
-    // A plain answer that is not whole, or cannot be passed on, is not stored: its readers get an error instead.
-    let error_envelope = !streaming && is_error_envelope(&last_bytes);
+    let end = UpstreamEnd {
+        head: Some(head),
+        unseen_bytes_max: dropped,
+        cut_inside_event: rest.terminal_prefix,
+        ..reported(source, rest.report)
+    };
+    (end, rest.tail)
+}
+
+/// What was observed of a plain answer, and its bytes. One that is not whole, or cannot be passed on, is not stored: its
+/// readers get an error instead, and its status alone is told.
+fn end_of_body(source: SourceEnd, head: ResponseHead, rest: IntakeEnd, mut body: Vec<u8>) -> (UpstreamEnd, Vec<u8>) {
+    body.extend(rest.tail);
+    let error_envelope = is_error_envelope(&body);
     let whole = rest.class == EndClass::Complete && is_success(head.status);
     let ended_by_itself = matches!(source, SourceEnd::Body(_));
-    let kept = streaming || (ended_by_itself && (whole || is_passable(head.status, error_envelope)));
+    let kept = ended_by_itself && (whole || is_passable(head.status, error_envelope));
     if !kept {
-        last_bytes.clear();
+        body.clear();
     }
-    let end = UpstreamEnd {
-        error_envelope,
-        // An answer without its body tells its status alone.
-        head: (kept || (ended_by_itself && !is_success(head.status))).then_some(head),
-        cut_inside_event: rest.terminal_prefix,
-        unseen_bytes_max: dropped,
-        operation_id: rest.report.operation_id,
-        finish_reason: rest.report.finish_reason,
-        usage: rest.report.usage.filter(|_| !rest.report.usage_rejected),
-        ..ended(source)
-    };
-    log.finish(end, last_bytes).await;
+    let told = kept || (ended_by_itself && !is_success(head.status));
+    (UpstreamEnd { error_envelope, head: told.then_some(head), ..reported(source, rest.report) }, body)
+}
+
+fn reported(source: SourceEnd, report: MeterReport) -> UpstreamEnd {
+    UpstreamEnd {
+        operation_id: report.operation_id,
+        finish_reason: report.finish_reason,
+        usage: report.usage.filter(|_| !report.usage_rejected),
+        ..UpstreamEnd::by(source)
+    }
 }
 
 struct Exchange<'a, L> {
@@ -265,8 +281,7 @@ impl<L: PumpLog> Exchange<'_, L> {
                     self.log.received();
                     self.received_bytes = self.received_bytes.saturating_add(chunk.len() as u64);
                     if self.received_bytes > self.options.answer_max_bytes { return Stopped::TooLarge; }
-                    let verdict = self.release(intake.push(chunk));
-                    if verdict != Verdict::Continue { return Stopped::Told(verdict); }
+                    self.release(intake.push(chunk));
                     let unstored = self.log.unstored_bytes();
                     if was_empty && unstored > 0 { timer = self.next_timer(); }
                     let full = unstored >= self.options.batch_bytes || intake.has_terminal();
@@ -280,12 +295,12 @@ impl<L: PumpLog> Exchange<'_, L> {
         }
     }
 
-    fn release(&mut self, bytes: Vec<u8>) -> Verdict {
-        if self.streaming {
-            return if bytes.is_empty() { Verdict::Continue } else { self.log.deliver(bytes) };
+    fn release(&mut self, bytes: Vec<u8>) {
+        if !self.streaming {
+            self.collected.extend(bytes);
+        } else if !bytes.is_empty() {
+            self.log.deliver(bytes);
         }
-        self.collected.extend(bytes);
-        Verdict::Continue
     }
 
     /// The next moment to store: after `batch_ms` while something waits, else at the next heartbeat, else never.
@@ -301,19 +316,5 @@ fn timer(wait_ms: Option<u64>) -> Timer {
     match wait_ms {
         Some(ms) => sleep_ms(ms).boxed_local().fuse(),
         None => std::future::pending().boxed_local().fuse(),
-    }
-}
-
-fn ended(source: SourceEnd) -> UpstreamEnd {
-    UpstreamEnd {
-        source,
-        head: None,
-        error_envelope: false,
-        operation_id: None,
-        finish_reason: None,
-        usage: None,
-        content_bytes: 0,
-        unseen_bytes_max: 0,
-        cut_inside_event: false,
     }
 }

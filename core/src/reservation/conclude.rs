@@ -58,6 +58,24 @@ pub struct UpstreamEnd {
     pub cut_inside_event: bool,
 }
 
+impl UpstreamEnd {
+    /// An end of which nothing else was observed.
+    #[must_use]
+    pub const fn by(source: SourceEnd) -> Self {
+        Self {
+            source,
+            head: None,
+            error_envelope: false,
+            operation_id: None,
+            finish_reason: None,
+            usage: None,
+            content_bytes: 0,
+            unseen_bytes_max: 0,
+            cut_inside_event: false,
+        }
+    }
+}
+
 /// What follows from an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conclusion {

@@ -102,18 +102,8 @@ pub(crate) fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
     Usage { input_tokens, output_tokens, ..Usage::default() }
 }
 
-pub(crate) fn ended(source: SourceEnd) -> UpstreamEnd {
-    UpstreamEnd {
-        source,
-        head: None,
-        error_envelope: false,
-        operation_id: None,
-        finish_reason: None,
-        usage: None,
-        content_bytes: 0,
-        unseen_bytes_max: 0,
-        cut_inside_event: false,
-    }
+pub(crate) const fn ended(source: SourceEnd) -> UpstreamEnd {
+    UpstreamEnd::by(source)
 }
 
 /// The provider's terminal with exact usage: it costs `input + 2 × output`.

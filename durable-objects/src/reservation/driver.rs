@@ -27,10 +27,9 @@ impl PumpLog for ObjectLog {
         self.generation.received();
     }
 
-    fn deliver(&self, bytes: Vec<u8>) -> Verdict {
+    fn deliver(&self, bytes: Vec<u8>) {
         self.generation.log.borrow_mut().deliver(bytes);
         self.generation.progress.notify();
-        Verdict::Continue
     }
 
     fn unstored_bytes(&self) -> u64 {

@@ -317,15 +317,12 @@ impl Generation {
         let rest = intake.finish();
         let whole = streaming && matches!(rest.class, EndClass::Complete | EndClass::InBandError);
         Ok(UpstreamEnd {
-            source: if whole { SourceEnd::Body(rest.class) } else { SourceEnd::Lost },
-            head: None,
-            error_envelope: false,
             operation_id: rest.report.operation_id,
             finish_reason: rest.report.finish_reason,
             usage: rest.report.usage.filter(|_| !rest.report.usage_rejected),
-            content_bytes: 0,
             unseen_bytes_max: self.limits.batch_bytes,
             cut_inside_event: streaming && rest.terminal_prefix,
+            ..UpstreamEnd::by(if whole { SourceEnd::Body(rest.class) } else { SourceEnd::Lost })
         })
     }
 
