@@ -120,8 +120,8 @@ impl Generation {
             StreamForm::Raw { offset } => offset,
             StreamForm::Events { after } => after,
         };
-        if let Some(log_length) = self.beyond(offset) {
-            return Ok((crate::rpc::reply(&GenerationReply::BeyondEnd { log_length })?, false));
+        if let Some(reply) = self.nothing_there(offset) {
+            return Ok((crate::rpc::reply(&reply)?, false));
         }
         let Some(head) = self.wait_for_answer(reader).await else {
             return Ok((Response::empty()?, false));
@@ -173,20 +173,23 @@ impl Generation {
         }
     }
 
-    /// Where a reader may start again whose cursor the log cannot serve. It is told at once: nothing can bring back what
-    /// a crash took, and a reader that waits for nothing would hold a place.
-    fn beyond(&self, offset: u64) -> Option<u64> {
+    /// Why the log cannot serve a reader from `offset`, whatever its form. It is told at once: nothing can bring back
+    /// what a crash took, and a reader that waits for nothing would hold a place.
+    fn nothing_there(&self, offset: u64) -> Option<GenerationReply> {
         let length = self.log.borrow().length();
-        self.with_aggregate(|aggregate| aggregate.live().and_then(|live| live.cursor_beyond(offset, length)))
+        self.with_aggregate(|aggregate| {
+            let live = aggregate.live()?;
+            if live.content_deleted {
+                return Some(GenerationReply::ContentDeleted);
+            }
+            live.cursor_beyond(offset, length).map(|log_length| GenerationReply::BeyondEnd { log_length })
+        })
     }
 
     fn cursor_fault(&self, form: StreamForm, offset: u64, head: &ResponseHead) -> Result<Option<GenerationReply>> {
-        let deleted = self.with_aggregate(|aggregate| aggregate.live().is_some_and(|live| live.content_deleted));
-        if deleted {
-            return Ok(Some(GenerationReply::ContentDeleted));
-        }
-        if let Some(log_length) = self.beyond(offset) {
-            return Ok(Some(GenerationReply::BeyondEnd { log_length }));
+        // Asked again: much may have happened while the answer was waited for.
+        if let Some(reply) = self.nothing_there(offset) {
+            return Ok(Some(reply));
         }
         let log = self.log.borrow();
         // A plain answer is one event: a reader has all of it or nothing.

@@ -68,7 +68,7 @@ fn one_reader_too_many_is_refused_and_disturbs_nobody() {
 
 #[test]
 fn past_retention_the_output_is_gone_and_the_record_stays() {
-    let (_world, client) = start("retention", Route::new("r").detach().with("retention_s", 1), "readers_max", 64);
+    let (world, client) = start("retention", Route::new("r").detach().with("retention_s", 1), "readers_max", 64);
     let (mut exchange, id) = client.begin(&Chat::stream("gen?tokens=5").idempotency_key("kept"));
     exchange.finish().clean();
     let before = client.wait_until_settled(&id);
@@ -81,6 +81,13 @@ fn past_retention_the_output_is_gone_and_the_record_stays() {
     let after = client.generation(&id);
     assert_completed(&after, 12, 5);
     assert_eq!(after["log"]["length"], before["log"]["length"], "{after}");
+    world.kill();
+    world.restart();
+    for offset in [0, 3, 99_999] {
+        let gone = client.get(&format!("/v1/generations/{id}/stream?offset={offset}"));
+        gone.assert_problem(410, "content_deleted");
+    }
+    assert_completed(&client.generation(&id), 12, 5);
 }
 
 #[test]
