@@ -14,7 +14,6 @@ use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{ResponseHead, UpstreamEnd};
 use holdfast_core::tenant::Admitted;
 use holdfast_core::wire::{GenerationCall, GenerationReply, Responded, StreamForm};
-use holdfast_objects::egress::{self, CallError};
 use holdfast_objects::pump::{self, AbortHandle, PumpLog, PumpOptions, Verdict};
 use holdfast_objects::rpc::Answer;
 use holdfast_objects::settings;
@@ -228,23 +227,11 @@ async fn drive(
     let mut options = PumpOptions::new(&terms, &limits, Some(heartbeat_ms));
     // While bytes come, batches are the only heartbeats.
     options.batch_ms = options.batch_ms.min(heartbeat_ms);
-    let call = call_provider(&log.0.env, &provider, &terms, &upstream_body, &abort);
+    let call = pump::call_provider(&log.0.env, &provider, &terms, &upstream_body, &abort);
     pump::run(&log, call, &abort, options).await;
     // Only a driver that lost its generation leaves the answer open. The error is for this one client, which has bytes
     // that the log may lack; the log has an end of its own, written by whoever owns it, and readers get that one.
     log.0.client.finish(error_terminal(terms.dialect, "upstream_interrupted", INTERRUPTED));
-}
-
-async fn call_provider(
-    env: &Env,
-    provider: &Provider,
-    terms: &Terms,
-    body: &[u8],
-    abort: &AbortHandle,
-) -> Result<Response, CallError> {
-    let key = settings::provider_key(env, provider)?;
-    let signal = abort.signal().ok_or_else(|| CallError::NotSent("aborted".into()))?;
-    egress::call(provider, &key, &terms.path, body, terms.streaming, &signal).await
 }
 
 /// Tells the object at once that the client has left; stops the driver if that is the policy.

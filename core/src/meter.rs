@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 pub use content::ContentCounter;
 pub use openai_chat::openai_chat_body;
 
+use crate::sse::Event;
 use crate::usage::{Usage, UsageRejection};
 
 /// Longer operation ids are not believed.
@@ -101,6 +102,15 @@ impl MeterReport {
         if let Some(reason) = reason.and_then(text).filter(|reason| !reason.is_empty()) {
             self.finish_reason = Some(shortened(&reason, WORD_MAX_BYTES));
         }
+    }
+
+    /// Counts an event; false if it is too large to be read.
+    fn count(&mut self, event: &Event<'_>) -> bool {
+        self.events = self.events.saturating_add(1);
+        if event.oversize {
+            self.oversize_events = self.oversize_events.saturating_add(1);
+        }
+        !event.oversize
     }
 
     /// Keeps the first failure.

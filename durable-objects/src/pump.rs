@@ -5,11 +5,12 @@
 //! batches: by size, by time, or at the terminal event.
 
 use crate::clock::sleep_ms;
-use crate::egress::{CallError, head_of, is_event_stream};
+use crate::egress::{self, CallError, head_of, is_event_stream};
 use crate::notify::Notify;
+use crate::settings;
 use futures::future::{Either, LocalBoxFuture, select};
 use futures::{FutureExt, StreamExt, pin_mut};
-use holdfast_core::config::Limits;
+use holdfast_core::config::{Limits, Provider};
 use holdfast_core::intake::{Intake, IntakeEnd, IntakeOptions};
 use holdfast_core::meter::{EndClass, MeterReport};
 use holdfast_core::policy::Terms;
@@ -17,7 +18,7 @@ use holdfast_core::reservation::{ResponseHead, SourceEnd, UpstreamEnd, is_error_
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::task::{Context, Poll};
-use worker::{AbortController, AbortSignal, ByteStream, Response};
+use worker::{AbortController, AbortSignal, ByteStream, Env, Response};
 
 /// The first batch is stored at the latest after so long.
 const FIRST_BATCH_MS: u64 = 100;
@@ -119,6 +120,22 @@ impl PumpOptions {
             },
         }
     }
+}
+
+/// The provider call of an attempt, whoever owns its driver.
+///
+/// # Errors
+/// See [`CallError`]; a secret that is not set is [`CallError::NotSent`].
+pub async fn call_provider(
+    env: &Env,
+    provider: &Provider,
+    terms: &Terms,
+    body: &[u8],
+    abort: &AbortHandle,
+) -> Result<Response, CallError> {
+    let key = settings::provider_key(env, provider)?;
+    let signal = abort.signal().ok_or_else(|| CallError::NotSent("aborted".into()))?;
+    egress::call(provider, &key, &terms.path, body, terms.streaming, &signal).await
 }
 
 /// Drives one attempt to its end: `call` is the provider call, made with the signal of `abort`.

@@ -91,9 +91,7 @@ impl OpenAiChat {
     /// After `[DONE]`, clients read nothing more, and neither does the meter: later events are counted, but no usage and
     /// no error of theirs changes what was learnt.
     pub fn observe(&mut self, event: &Event<'_>) -> bool {
-        self.report.events = self.report.events.saturating_add(1);
-        if event.oversize {
-            self.report.oversize_events = self.report.oversize_events.saturating_add(1);
+        if !self.report.count(event) {
             return false;
         }
         if self.done {

@@ -59,9 +59,7 @@ impl Terminals {
 
     /// Reads one event.
     pub fn observe(&mut self, event: &Event<'_>) {
-        self.report.events = self.report.events.saturating_add(1);
-        if event.oversize {
-            self.report.oversize_events = self.report.oversize_events.saturating_add(1);
+        if !self.report.count(event) {
             return;
         }
         match self.dialect {

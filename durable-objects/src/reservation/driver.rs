@@ -1,7 +1,7 @@
 //! The driver: calls the provider and feeds the log. It runs in `state.wait_until`, with the alarm as its heartbeat.
 
 use super::generation::{Driver, Generation};
-use crate::egress::{self, CallError};
+use crate::egress::CallError;
 use crate::pump::{self, AbortHandle, PumpLog, PumpOptions, Verdict};
 use crate::settings;
 use holdfast_core::policy::Terms;
@@ -66,7 +66,7 @@ fn verdict_of(applied: Result<Reply, Refusal>) -> Verdict {
 
 impl Generation {
     /// Starts the driver of an epoch. It is known to this object before anything awaits.
-    pub(super) fn start_driver(self: &Rc<Self>, epoch: u32, body: Vec<u8>) -> Result<(), Refusal> {
+    pub(super) fn start_driver(self: &Rc<Self>, epoch: u32, body: Vec<u8>) {
         let abort = Rc::new(AbortHandle::new());
         *self.driver.borrow_mut() = Some(Driver { epoch, abort: abort.clone() });
         let submitted = self.apply(&Command::Submit { epoch });
@@ -79,7 +79,6 @@ impl Generation {
             }
             generation.driver.borrow_mut().take();
         });
-        Ok(())
     }
 
     async fn drive(self: &Rc<Self>, epoch: u32, body: &[u8], abort: &AbortHandle) {
@@ -99,7 +98,5 @@ async fn call(generation: &Generation, terms: &Terms, body: &[u8], abort: &Abort
         .iter()
         .find(|provider| provider.name == terms.provider)
         .ok_or_else(|| CallError::NotSent("the provider is not configured any more".into()))?;
-    let key = settings::provider_key(&generation.env, provider)?;
-    let signal = abort.signal().ok_or_else(|| CallError::NotSent("aborted".into()))?;
-    egress::call(provider, &key, &terms.path, body, terms.streaming, &signal).await
+    pump::call_provider(&generation.env, provider, terms, body, abort).await
 }

@@ -280,14 +280,14 @@ impl Generation {
     /// Content bytes in the log and in the last bytes: the basis of an estimate.
     fn count_content(&self, last_bytes: &[u8]) -> Result<u64> {
         let mut counter = ContentCounter::for_events();
-        self.scan_log(|bytes| counter.push(&bytes))?;
+        self.scan_log(0, |bytes| counter.push(&bytes))?;
         counter.push(last_bytes);
         Ok(counter.total())
     }
 
-    fn scan_log(&self, mut visit: impl FnMut(Vec<u8>)) -> Result<()> {
+    /// Visits the log from `cursor` to its end, piece by piece.
+    pub(super) fn scan_log(&self, mut cursor: u64, mut visit: impl FnMut(Vec<u8>)) -> Result<()> {
         let log = self.log.borrow();
-        let mut cursor = 0_u64;
         while let Some(bytes) = log.read_bytes(&self.store, cursor)? {
             cursor = cursor.saturating_add(bytes.len() as u64);
             visit(bytes);
@@ -313,7 +313,7 @@ impl Generation {
         let event_max_bytes = usize::try_from(self.limits.event_max_bytes).unwrap_or(usize::MAX);
         let dialect = dialect.unwrap_or(holdfast_core::dialect::Dialect::Opaque);
         let mut intake = Intake::new(IntakeOptions { dialect, streaming, strip_usage: false, event_max_bytes });
-        self.scan_log(|bytes| drop(intake.push(bytes)))?;
+        self.scan_log(0, |bytes| drop(intake.push(bytes)))?;
         let rest = intake.finish();
         let whole = streaming && matches!(rest.class, EndClass::Complete | EndClass::InBandError);
         Ok(UpstreamEnd {

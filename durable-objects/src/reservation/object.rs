@@ -118,7 +118,7 @@ async fn start(
     request: &Request,
 ) -> core::result::Result<Response, Refusal> {
     if let Reply::Started { epoch } = generation.apply(&Command::Start { identity, attempt, terms })? {
-        generation.start_driver(epoch, body)?;
+        generation.start_driver(epoch, body);
     }
     generation.follow(request, StreamForm::Raw { offset: 0 }).await
 }

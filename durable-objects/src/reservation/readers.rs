@@ -228,12 +228,8 @@ impl Generation {
     }
 
     pub(super) fn read_to_end(&self, offset: u64) -> Result<Vec<u8>> {
-        let log = self.log.borrow();
-        let (mut cursor, mut all) = (offset, Vec::new());
-        while let Some(mut bytes) = log.read_bytes(&self.store, cursor)? {
-            cursor = cursor.saturating_add(bytes.len() as u64);
-            all.append(&mut bytes);
-        }
+        let mut all = Vec::new();
+        self.scan_log(offset, |mut bytes| all.append(&mut bytes))?;
         Ok(all)
     }
 
