@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 const DOMAIN: &[u8] = b"holdfast/audit/1";
 
 /// Where the chain ends.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ChainHead {
     /// Sequence number of the last row; 0 when there is none.
     pub seq: u64,
@@ -20,7 +20,7 @@ pub struct ChainHead {
 }
 
 /// One row of the chain. It holds ids, hashes and amounts; never prompts, output or keys.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AuditRow {
     /// 1, 2, …
     pub seq: u64,
@@ -83,7 +83,7 @@ fn canonical(posting: &Posting) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{PostingKind, ReasonCode};
+    use crate::ledger::{Direction, PostingKind, ReasonCode};
     use crate::money::Micros;
 
     fn posting(id: &str) -> Posting {
@@ -95,6 +95,9 @@ mod tests {
             amount: Micros::ZERO,
             usage: None,
             price_version: None,
+            direction: Direction::Charge,
+            refers_to: None,
+            frees_slot: false,
             reason: ReasonCode::Granted,
             decided_at: UnixMillis(1),
         }

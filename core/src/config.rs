@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 /// An upstream API. Named by the operator, never by a caller.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provider {
     /// Name that routes refer to.
@@ -38,7 +38,7 @@ fn default_max_tokens_field() -> String {
 }
 
 /// A key of a tenant, as stored: the digest, never the key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyEntry {
     /// Public name of the key.
@@ -48,7 +48,7 @@ pub struct KeyEntry {
 }
 
 /// The time over which a budget is counted, in UTC.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Period {
     /// A calendar day.
@@ -59,7 +59,7 @@ pub enum Period {
 }
 
 /// Upper limit for what a tenant may hold and spend in a period.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
     /// The limit.
@@ -70,7 +70,7 @@ pub struct Budget {
 }
 
 /// A tenant, as configured by the operator.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TenantConfig {
     /// Id; part of every key of the tenant.
@@ -95,7 +95,7 @@ fn default_concurrency() -> u32 {
 }
 
 /// Bounds on everything. Bytes and milliseconds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// Largest request body.
@@ -141,7 +141,7 @@ impl Default for Limits {
 }
 
 /// What is wrong with the configuration: where and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ConfigError(pub String);
 
 fn parse<'a, T: Deserialize<'a>>(name: &str, json: &'a str) -> Result<T, ConfigError> {

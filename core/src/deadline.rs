@@ -5,7 +5,7 @@ use crate::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
 /// What is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeadlineName {
     /// The driver must have shown life by then.
@@ -29,7 +29,7 @@ pub enum DeadlineName {
 }
 
 /// The earliest of some deadlines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Earliest(Option<(UnixMillis, DeadlineName)>);
 
 impl Earliest {

@@ -1,5 +1,6 @@
 //! The wire dialects and the errors that Holdfast itself writes in them.
 
+use crate::capability::Capabilities;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -35,6 +36,13 @@ impl Dialect {
             Self::Gemini => "gemini",
             Self::Opaque => "opaque",
         }
+    }
+
+    /// What this version does with operations of the dialect besides reading their answer: nothing yet, the socket is
+    /// the only lever.
+    #[must_use]
+    pub const fn capabilities(self) -> Capabilities {
+        Capabilities { cancel: false, status: false, resume: false, callback: false, idempotency_key: false }
     }
 }
 

@@ -6,7 +6,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 /// The text is not a well-formed id of the wanted kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MalformedId;
 
 impl fmt::Display for MalformedId {
@@ -149,7 +149,7 @@ impl fmt::Display for TenantId {
 }
 
 /// The three names of one request, minted together at the edge.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     /// Who pays.
     pub tenant: TenantId,

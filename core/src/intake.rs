@@ -22,7 +22,7 @@ pub const HELD_MAX_BYTES: usize = 16 * 1024;
 pub const BODY_READ_MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// How an answer is to be taken in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IntakeOptions {
     /// Whose rules the answer follows.
     pub dialect: Dialect,
@@ -35,7 +35,7 @@ pub struct IntakeOptions {
 }
 
 /// What is left when the answer has ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct IntakeEnd {
     /// The last bytes to release: of an event that was cut, as they came.
     pub tail: Vec<u8>,

@@ -71,7 +71,7 @@ impl ClientKey {
 }
 
 /// The keyed digest of a client key; safe to send and to store.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct KeyDigest(pub String);
 

@@ -10,7 +10,7 @@ use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
 /// What a posting moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PostingKind {
     /// Credit given by the operator: `granted` grows.
@@ -23,6 +23,39 @@ pub enum PostingKind {
     Release,
     /// A cost above the hold, beside its `Settle`: `spent` grows.
     Overage,
+    /// A further attempt was allowed: `held` grows.
+    HoldExtended,
+    /// A part of an expired hold is given back, or its slot, or both: `held` falls by the amount.
+    HoldReduced,
+    /// A cost that became known after the hold was released by expiry: `spent` grows. Refers to the release.
+    LateSettlement,
+    /// Better evidence after the resolution: `spent` grows or falls. Refers to the resolution.
+    Correction,
+    /// A business action after the end, with its own reason: `spent` falls or grows. Refers to the resolution.
+    Compensation,
+}
+
+/// Which way a posting after the resolution moves `spent`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// The tenant pays more.
+    #[default]
+    Charge,
+    /// The tenant gets back.
+    Refund,
+}
+
+impl Direction {
+    /// Whether it is the direction that a posting has where none is written.
+    #[must_use]
+    pub const fn is_charge(&self) -> bool {
+        matches!(self, Self::Charge)
+    }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 impl PostingKind {
@@ -35,6 +68,11 @@ impl PostingKind {
             Self::Settle => "settle",
             Self::Release => "release",
             Self::Overage => "overage",
+            Self::HoldExtended => "hold_extended",
+            Self::HoldReduced => "hold_reduced",
+            Self::LateSettlement => "late_settlement",
+            Self::Correction => "correction",
+            Self::Compensation => "compensation",
         }
     }
 
@@ -83,10 +121,40 @@ pub enum ReasonCode {
     DriverLost,
     /// The generation was admitted but never started.
     NeverStarted,
+    /// The attempt was prepared and never submitted.
+    NeverSubmitted,
+    /// The provider confirmed that the operation was cancelled.
+    CancelConfirmed,
+    /// The provider reported that the operation failed.
+    OperationFailed,
+    /// The deadline was reached with an open outcome: the route keeps the hold.
+    ExpiredQuarantined,
+    /// The deadline was reached with an open outcome: the route keeps a smaller hold.
+    ExpiredReduced,
+    /// The deadline was reached with an open outcome: the route releases and goes on watching.
+    ExpiredWatching,
+    /// The deadline was reached with an open outcome: the route releases.
+    ExpiredReleased,
+    /// The deadline was reached with an open outcome: the route settles by estimate.
+    ExpiredEstimated,
+    /// The deadline was reached with an open outcome: an operator is called.
+    Escalated,
+    /// Two pieces of evidence of the same rank differ.
+    EvidenceConflict,
+    /// A further attempt extends the hold.
+    RetryExtended,
+    /// A completion became known after the hold was resolved.
+    LateCompletion,
+    /// An operator decided.
+    OperatorDecision,
+    /// An operator compensates an effect that could not be undone.
+    OperatorCompensation,
+    /// The tenant refuses a posting for good.
+    PostingRefused,
 }
 
 /// One immutable ledger movement.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Posting {
     /// `{reservation}:{epoch}:{action}:{settlement_version}`; see [`posting_id`].
     pub id: String,
@@ -106,6 +174,15 @@ pub struct Posting {
     /// Price list version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_version: Option<String>,
+    /// Which way a correction or compensation goes.
+    #[serde(default, skip_serializing_if = "Direction::is_charge")]
+    pub direction: Direction,
+    /// The posting that it corrects, compensates or makes up for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refers_to: Option<String>,
+    /// A `hold_reduced` that gives the slot back, the hold being kept.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub frees_slot: bool,
     /// Why.
     pub reason: ReasonCode,
     /// When it was decided, by the clock of the object that decided.
@@ -119,7 +196,7 @@ pub fn posting_id(reservation: &ReservationId, epoch: u32, kind: PostingKind, se
 }
 
 /// A tenant's balances.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Balances {
     /// Credit given.
     pub granted: Micros,
@@ -150,7 +227,10 @@ impl Balances {
                 next.spent = self.spent.plus(amount)?;
             }
             PostingKind::Release => next.held = self.held.minus(hold)?,
-            PostingKind::Overage => next.spent = self.spent.plus(amount)?,
+            PostingKind::HoldExtended => next.held = self.held.plus(amount)?,
+            PostingKind::HoldReduced => next.held = self.held.minus(amount)?,
+            PostingKind::Overage | PostingKind::LateSettlement => next.spent = self.spent.plus(amount)?,
+            PostingKind::Correction | PostingKind::Compensation => next.spent = self.spent.plus(amount)?,
         }
         Ok(next)
     }

@@ -33,9 +33,11 @@
 extern crate alloc;
 
 pub mod audit;
+pub mod capability;
 pub mod config;
 pub mod deadline;
 pub mod dialect;
+pub mod finding;
 pub mod glob;
 pub mod ids;
 pub mod intake;

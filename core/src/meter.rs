@@ -38,7 +38,7 @@ pub enum EndClass {
 }
 
 /// A failure that the provider reported within its answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct InBandError {
     /// The error's `code`, or else its `type` or `status`, or else `error`. At most 128 bytes.
     pub code: String,
@@ -47,7 +47,7 @@ pub struct InBandError {
 }
 
 /// What has been learnt from an answer so far.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct MeterReport {
     /// The provider's id of the operation: the first that is not empty.
     pub operation_id: Option<String>,

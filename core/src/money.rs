@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Micros(u64);
 
 /// A result would be negative or 2^53 or more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MoneyError;
 
 impl fmt::Display for MoneyError {

@@ -1,5 +1,6 @@
 //! Routes: which requests they match and which policies apply; and [`Terms`], what a generation was admitted under.
 
+use crate::capability::Capabilities;
 use crate::dialect::Dialect;
 use crate::glob::glob_matches;
 use crate::money::Micros;
@@ -9,7 +10,7 @@ use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
 /// What happens to the generation when its last reader is gone (seed 4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDisconnect {
     /// Abort upstream, after the grace time. Where nobody has chosen: a detached answer with no way back to it is
@@ -21,7 +22,7 @@ pub enum OnDisconnect {
 }
 
 /// Who reads from the provider.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Owner {
     /// The ReservationObject: any length, any number of readers.
@@ -32,6 +33,52 @@ pub enum Owner {
     Edge,
 }
 
+/// What happens to the credit when the deadline of an unresolved reservation is reached (seed 1, "Use Leases and
+/// Deadlines to Resolve Unknown Outcomes"). Expiry does not prove that the provider stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnExpiry {
+    /// The hold is kept; a late signal or an operator resolves it.
+    Quarantine,
+    /// The hold is reduced to what the work can have cost by the evidence, and kept.
+    ReduceHold,
+    /// The hold is released, and the provider is still asked for `watch_ms`; what comes late is settled late.
+    ExpireAndWatch,
+    /// The hold is kept, disputed, and an operator is called.
+    Escalate,
+    /// The hold is released.
+    Release,
+    /// The hold is settled at the price of an upper bound.
+    SettleEstimate,
+}
+
+/// What happens to the concurrency slot when the credit is kept beyond the deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SlotOnExpiry {
+    /// Kept as long as the hold: nothing is reused while an attempt may live.
+    #[default]
+    Quarantine,
+    /// Given back at the deadline.
+    Release,
+}
+
+/// What a lost driver means where the provider cannot resume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnInterruption {
+    /// The generation fails; the stored part stays readable.
+    #[default]
+    Fail,
+    /// A new attempt under an extended hold: only where the route says that the call may be repeated.
+    Retry,
+    /// The hold is kept until somebody decides.
+    Quarantine,
+}
+
+/// Attempts of one generation, the first included.
+pub const ATTEMPTS_MAX: u32 = 3;
+
 /// Longest time that `ctx.wait_until` carries work after the client has left, less a margin for the end.
 pub const EDGE_DETACH_CEILING_MS: u64 = 28_000;
 
@@ -39,7 +86,7 @@ pub const EDGE_DETACH_CEILING_MS: u64 = 28_000;
 pub const LEASE_MIN_MS: u64 = 1_000;
 
 /// Which requests a route matches. Absent parts match everything.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouteMatch {
     /// Exact request path.
@@ -64,7 +111,7 @@ impl RouteMatch {
 }
 
 /// A tenant's rule, as configured. Times in milliseconds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
     /// Name in reports and in the generation.
@@ -162,7 +209,7 @@ impl Route {
 }
 
 /// What a generation was admitted under. A later change of configuration does not reach it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Terms {
     /// Route name.
     pub route: String,
@@ -210,6 +257,28 @@ pub struct Terms {
     pub price_version: String,
     /// The hold: the worst case at that price.
     pub hold: Micros,
+    /// What the provider can do besides answering.
+    #[serde(default)]
+    pub capabilities: Capabilities,
+    /// What the deadline of an unresolved hold does to the credit. Where the route has not chosen, what can be proved
+    /// decides: see [`crate::reconcile`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_expiry: Option<OnExpiry>,
+    /// What the same deadline does to the slot.
+    #[serde(default)]
+    pub slot_on_expiry: SlotOnExpiry,
+    /// What a lost driver means.
+    #[serde(default)]
+    pub on_interruption: OnInterruption,
+    /// A hold above this is never resolved by a rule alone when its outcome is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub escalate_above: Option<Micros>,
+    /// How long the provider is still asked after an expiry.
+    #[serde(default)]
+    pub watch_ms: u64,
+    /// How long a generation of this route normally takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_ms: Option<u64>,
 }
 
 #[cfg(test)]

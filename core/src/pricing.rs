@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// Price of one model, in micro-USD per million tokens (the same number as USD per token × 10^12).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelPrice {
     /// Model name or glob (`*` matches any run of characters). First match wins.
@@ -27,7 +27,7 @@ pub struct ModelPrice {
 }
 
 /// A provider's prices under one version name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PriceList {
     /// Name of this version, stored with every settlement.

@@ -35,7 +35,7 @@ const INCLUDE_USAGE: &str = "include_usage";
 const DECISIVE: [&str; 6] = [MODEL, STREAM, MAX_COMPLETION_TOKENS, MAX_TOKENS, CHOICES, STREAM_OPTIONS];
 
 /// Why a request body was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RequestError {
     /// Not well-formed JSON in UTF-8.
     NotJson,
@@ -87,7 +87,7 @@ impl fmt::Display for RequestError {
 impl core::error::Error for RequestError {}
 
 /// The edits to make. See [`ChatRequest::rewrite`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rewrite<'a> {
     /// Cap on the output tokens of one choice.
     pub max_output_tokens: Option<u64>,

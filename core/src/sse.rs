@@ -24,7 +24,7 @@ const LINE_PREFIX_BYTES: usize = 9;
 const RECYCLED_CAPACITY_MAX: usize = 64 * 1024;
 
 /// One complete event: its data lines and the blank line behind them have been seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Event<'a> {
     /// Offset of its first byte in the source: behind the blank line or comment before it.
     pub start: u64,
@@ -43,7 +43,7 @@ pub struct Event<'a> {
 }
 
 /// Where the source stood when it ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ScanEnd {
     /// Fields of an event, or a part of one, were left without their blank line; they are not dispatched.
     pub inside_event: bool,

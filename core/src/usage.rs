@@ -19,7 +19,7 @@ pub const TOKENS_MAX: u64 = 100_000_000;
 ///
 /// `output_tokens` is what is billed as output, reasoning included. `cached_input_tokens` and `cache_write_tokens` are
 /// parts of `input_tokens`; `reasoning_tokens` is a part of `output_tokens`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// All input tokens.
     pub input_tokens: u64,
@@ -39,7 +39,7 @@ pub struct Usage {
 /// Usage together with its quality as evidence.
 ///
 /// In JSON the quality is the member `kind` beside the counts: `{"kind":"exact","input_tokens":…}`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Metered {
     /// The provider's own terminal usage. Only this may refund below the hold.
@@ -66,7 +66,7 @@ impl Metered {
 }
 
 /// Why a provider's usage object was not accepted. The field is the provider's member name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UsageRejection {
     /// Not a JSON object, not JSON, or a member twice.
     Malformed,

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// Who reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ConnectionView {
     /// Connected, disconnected or reconnected.
     pub state: ConnectionState,
@@ -26,7 +26,7 @@ pub struct ConnectionView {
 }
 
 /// What the provider does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct UpstreamView {
     /// State of the attempt.
     pub state: UpstreamState,
@@ -43,7 +43,7 @@ pub struct UpstreamView {
 }
 
 /// What is held and charged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CostView {
     /// The hold.
     pub hold_micros: Micros,
@@ -54,7 +54,7 @@ pub struct CostView {
 }
 
 /// The chunk log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LogView {
     /// Bytes, those on their way to the disk included.
     pub length: u64,
@@ -65,7 +65,7 @@ pub struct LogView {
 }
 
 /// A generation as the API shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GenerationView {
     /// Its id.
     pub id: GenerationId,
@@ -108,7 +108,7 @@ pub struct GenerationView {
 }
 
 /// What only the running object knows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LiveFacts {
     /// Readers attached now.
     pub readers: u32,
@@ -227,7 +227,7 @@ impl GenerationView {
 }
 
 /// An open hold as the API shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HoldView {
     /// Its reservation.
     pub reservation_id: ReservationId,
@@ -242,14 +242,14 @@ pub struct HoldView {
 }
 
 /// Whether the balances agree with the postings and the holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CheckView {
     /// They agree.
     pub consistent: bool,
 }
 
 /// A tenant's balance as the API shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BalanceView {
     /// `balance`.
     pub object: String,

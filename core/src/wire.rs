@@ -81,7 +81,7 @@ pub enum TenantReply {
 }
 
 /// How a reader wants the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "form", rename_all = "snake_case")]
 pub enum StreamForm {
     /// The bytes from `offset` as the first client would have got them.
@@ -97,7 +97,7 @@ pub enum StreamForm {
 }
 
 /// The provider's headers came.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Responded {
     /// Given when the answer is a stream: readers may follow it already.
     pub head: Option<ResponseHead>,
@@ -225,7 +225,7 @@ pub enum GenerationReply {
 }
 
 /// The frame is malformed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MalformedFrame(pub String);
 
 /// Packs a call with its raw bytes.

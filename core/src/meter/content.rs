@@ -21,7 +21,7 @@ pub struct ContentCounter {
 }
 
 /// Position in the lines of an event stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Line {
     /// So many bytes of `data:` were matched.
     Prefix(usize),

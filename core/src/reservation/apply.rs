@@ -8,7 +8,7 @@ use super::{
 };
 use crate::deadline::backoff_ms;
 use crate::ids::{AttemptId, Identity};
-use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
+use crate::ledger::{Direction, Posting, PostingKind, ReasonCode, posting_id};
 use crate::policy::{OnDisconnect, Owner, Terms};
 use crate::refusal::Refusal;
 use crate::time::UnixMillis;
@@ -138,6 +138,9 @@ fn entomb(identity: &Identity, attempt: &AttemptId, terms: &Terms, now: UnixMill
         amount: terms.hold,
         usage: None,
         price_version: Some(terms.price_version.clone()),
+        direction: Direction::Charge,
+        refers_to: None,
+        frees_slot: false,
         reason: ReasonCode::NeverStarted,
         decided_at: now,
     };

@@ -2,7 +2,7 @@
 
 use super::{AbortCause, Lifecycle, Reservation, ResponseHead, Settlement, UpstreamState};
 use crate::dialect::{error_envelope, error_terminal};
-use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
+use crate::ledger::{Direction, Posting, PostingKind, ReasonCode, posting_id};
 use crate::meter::EndClass;
 use crate::money::{Micros, MoneyError};
 use crate::sse::BLANK_LINE;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub const IN_FLIGHT_TOKENS: u64 = 256;
 
 /// How the source ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceEnd {
     /// The body ended or broke; its class says how.
@@ -36,7 +36,7 @@ pub enum SourceEnd {
 }
 
 /// What was observed at the end of an attempt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct UpstreamEnd {
     /// How the source ended.
     pub source: SourceEnd,
@@ -77,7 +77,7 @@ impl UpstreamEnd {
 }
 
 /// What follows from an end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Conclusion {
     /// Terminal lifecycle.
     pub lifecycle: Lifecycle,
@@ -250,6 +250,9 @@ impl Reservation {
             amount,
             usage,
             price_version: Some(self.terms.price_version.clone()),
+            direction: Direction::Charge,
+            refers_to: None,
+            frees_slot: false,
             reason,
             decided_at,
         }

@@ -33,7 +33,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// Lifecycle of the reservation (seed 1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lifecycle {
     /// A reader is attached.
@@ -72,7 +72,7 @@ impl Lifecycle {
 }
 
 /// State of the hold (seed 2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Settlement {
     /// Credit and slot are held.
@@ -84,7 +84,7 @@ pub enum Settlement {
 }
 
 /// What the provider does, for one attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UpstreamState {
     /// Intent stored; provably nothing sent.
@@ -106,7 +106,7 @@ pub enum UpstreamState {
 }
 
 /// Who reads, as far as it was last stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Connection {
     /// Whether the last reader is gone, and whether one came back.
     pub state: ConnectionState,
@@ -117,7 +117,7 @@ pub struct Connection {
 }
 
 /// State of the client side.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConnectionState {
     /// At least one reader, and never none.
@@ -130,7 +130,7 @@ pub enum ConnectionState {
 }
 
 /// Who may write for an attempt, and since when. It expires as a function of rows and time, never of an alarm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Lease {
     /// Where the driver runs.
     pub owner: Owner,
@@ -139,7 +139,7 @@ pub struct Lease {
 }
 
 /// Status and allowed headers of the answer, stored so that it can be replayed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ResponseHead {
     /// HTTP status.
     pub status: u16,
@@ -148,7 +148,7 @@ pub struct ResponseHead {
 }
 
 /// Why the driver is told to stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AbortCause {
     /// Somebody asked.
@@ -164,7 +164,7 @@ pub enum AbortCause {
 }
 
 /// One execution upstream.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Attempt {
     /// Its own id.
     pub id: AttemptId,
@@ -187,14 +187,14 @@ pub struct Attempt {
 }
 
 /// A recorded request to cancel. The first one stands; a repeated one gets the same answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Cancellation {
     /// When it was asked for.
     pub requested_at: UnixMillis,
 }
 
 /// A posting that the tenant has not acknowledged yet. Its body is the outbox row.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Delivery {
     /// Which posting.
     pub posting_id: String,
@@ -205,7 +205,7 @@ pub struct Delivery {
 }
 
 /// A generation that was started.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reservation {
     /// Counts the stored changes.
     pub version: u64,
@@ -249,7 +249,7 @@ pub struct Reservation {
 }
 
 /// A generation that was resolved before it was started: it will never run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Tombstone {
     /// Tenant, generation, reservation.
     pub identity: Identity,
@@ -264,7 +264,7 @@ pub struct Tombstone {
 }
 
 /// What a ReservationObject stores in its one state row.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "aggregate", rename_all = "snake_case")]
 pub enum Aggregate {
     /// Nothing: never started, or not yet.
@@ -277,7 +277,7 @@ pub enum Aggregate {
 }
 
 /// What the chunk log says: it is stored beside the state and renews the lease by itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LogFacts {
     /// Bytes stored.
     pub length: u64,
@@ -289,7 +289,7 @@ pub struct LogFacts {
 }
 
 /// A command to the aggregate.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
     /// Start the generation, or find that it was started.
     Start {
@@ -382,7 +382,7 @@ impl Command {
 }
 
 /// What the shell does after it has stored the rows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// Stop the driver of this epoch.
     AbortUpstream {
@@ -404,7 +404,7 @@ pub enum Effect {
 }
 
 /// One row of the transition history.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HistoryRow {
     /// When.
     pub at: UnixMillis,
@@ -417,7 +417,7 @@ pub struct HistoryRow {
 }
 
 /// The answer of a transition.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reply {
     /// Done, or it was done before.
     Done,
@@ -437,7 +437,7 @@ pub enum Reply {
 }
 
 /// What one command makes: rows to store in one transaction, then effects, then the reply.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Transition {
     /// The new state, or `None` when the state row stays as it is.
     pub state: Option<Aggregate>,

@@ -4,9 +4,9 @@ use super::{Hold, HoldState, IdempotencyRow, PeriodState, PostedRows, TenantStat
 use crate::config::{Limits, Provider, TenantConfig};
 use crate::ids::{AttemptId, Identity};
 use crate::key::KeyDigest;
-use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
+use crate::ledger::{Direction, Posting, PostingKind, ReasonCode, posting_id};
 use crate::money::Micros;
-use crate::policy::{OnDisconnect, Owner, Route, Terms};
+use crate::policy::{OnDisconnect, OnInterruption, Owner, Route, SlotOnExpiry, Terms};
 use crate::pricing::ModelPrice;
 use crate::refusal::Refusal;
 use crate::time::UnixMillis;
@@ -17,7 +17,7 @@ use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
 /// A request to run: the few facts that admission needs, never the prompt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Admit {
     /// Minted at the edge. A repeated Admit with the same ids holds once.
     pub identity: Identity,
@@ -77,7 +77,7 @@ pub struct AdmitContext<'a> {
 }
 
 /// The answer to an Admit that was not refused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Admitted {
     /// The generation to start or to join.
     pub identity: Identity,
@@ -106,7 +106,7 @@ impl Admitted {
 }
 
 /// The rows of a new hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AdmissionRows {
     /// Posting, audit row and tenant row.
     pub posted: PostedRows,
@@ -156,6 +156,9 @@ pub fn admit(
         amount: terms.hold,
         usage: None,
         price_version: Some(terms.price_version.clone()),
+        direction: Direction::Charge,
+        refers_to: None,
+        frees_slot: false,
         reason: ReasonCode::Admitted,
         decided_at: now,
     };
@@ -239,6 +242,13 @@ fn terms(context: &AdmitContext<'_>, admit: &Admit) -> Result<Terms, Refusal> {
         price: price.clone(),
         price_version: provider.prices.version.clone(),
         hold: worst_case(price, admit.body_bytes, output_bound_tokens)?,
+        capabilities: provider.dialect.capabilities(),
+        on_expiry: None,
+        slot_on_expiry: SlotOnExpiry::default(),
+        on_interruption: OnInterruption::default(),
+        escalate_above: None,
+        watch_ms: 0,
+        expected_ms: None,
     })
 }
 

@@ -12,7 +12,7 @@ pub use settlement::{KeyAfter, SettleContext, SettlementRows, settle};
 use crate::audit::{AuditRow, ChainHead};
 use crate::config::Period;
 use crate::ids::{AttemptId, Identity};
-use crate::ledger::{Balances, Posting, PostingKind, ReasonCode};
+use crate::ledger::{Balances, Direction, Posting, PostingKind, ReasonCode};
 use crate::money::Micros;
 use crate::policy::Terms;
 use crate::refusal::Refusal;
@@ -22,7 +22,7 @@ use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
 /// The tenant's own row.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TenantState {
     /// Balances over all postings.
     pub balances: Balances,
@@ -33,7 +33,7 @@ pub struct TenantState {
 }
 
 /// What is held and spent in one budget period. A hold belongs to the period of its admission.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PeriodState {
     /// `2026-11` or `2026-11-29`, UTC.
     pub key: String,
@@ -62,7 +62,7 @@ pub fn period_key(period: Period, now: UnixMillis) -> String {
 }
 
 /// Whether a hold is open, and how it ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HoldState {
     /// Credit and slot are held.
@@ -74,7 +74,7 @@ pub enum HoldState {
 }
 
 /// One hold with what it was admitted under.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Hold {
     /// Tenant, generation, reservation.
     pub identity: Identity,
@@ -97,7 +97,7 @@ pub struct Hold {
 }
 
 /// An idempotency key of the tenant, scoped to the request path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct IdempotencyRow {
     /// Path and key.
     pub scope: String,
@@ -128,7 +128,7 @@ impl IdempotencyRow {
 }
 
 /// One posting with its audit row and the tenant row after it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PostedRows {
     /// The movement.
     pub posting: Posting,
@@ -143,7 +143,7 @@ fn post(tenant: &TenantState, posting: Posting, hold: Micros, now: UnixMillis) -
     let slots_in_use = match posting.kind {
         PostingKind::Hold => tenant.slots_in_use.checked_add(1),
         PostingKind::Settle | PostingKind::Release => tenant.slots_in_use.checked_sub(1),
-        PostingKind::Grant | PostingKind::Overage => Some(tenant.slots_in_use),
+        _ => Some(tenant.slots_in_use),
     }
     .ok_or(Refusal::AmountOutOfRange)?;
     let balances = tenant.balances.after(posting.kind, posting.amount, hold)?;
@@ -169,6 +169,9 @@ pub fn grant_up_to(tenant: &TenantState, configured: Micros, now: UnixMillis) ->
         amount: missing,
         usage: None,
         price_version: None,
+        direction: Direction::Charge,
+        refers_to: None,
+        frees_slot: false,
         reason: ReasonCode::Granted,
         decided_at: now,
     };

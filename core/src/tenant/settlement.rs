@@ -26,7 +26,7 @@ pub struct SettleContext<'a> {
 }
 
 /// The rows of a settlement.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SettlementRows {
     /// Posting, audit row and tenant row.
     pub posted: PostedRows,
@@ -39,7 +39,7 @@ pub struct SettlementRows {
 }
 
 /// What a settlement does to the idempotency key of its hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KeyAfter {
     /// There is none, or it stays as it is.
     Unchanged,
@@ -68,7 +68,7 @@ pub fn settle(
         PostingKind::Settle => HoldState::Settled,
         PostingKind::Release => HoldState::Released,
         PostingKind::Overage => HoldState::Settled,
-        PostingKind::Grant | PostingKind::Hold => {
+        _ => {
             return Err(Refusal::WrongState { state: posting.kind.as_str().into() });
         }
     };

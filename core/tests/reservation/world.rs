@@ -1,11 +1,12 @@
 //! One generation's rows in memory, kept as the object keeps them: load, apply, store, perform.
 
+use holdfast_core::capability::Capabilities;
 use holdfast_core::dialect::Dialect;
 use holdfast_core::ids::{AttemptId, GenerationId, Identity, ReservationId, TenantId};
 use holdfast_core::ledger::Posting;
 use holdfast_core::meter::EndClass;
 use holdfast_core::money::Micros;
-use holdfast_core::policy::{OnDisconnect, Owner, Terms};
+use holdfast_core::policy::{OnDisconnect, OnInterruption, Owner, SlotOnExpiry, Terms};
 use holdfast_core::pricing::ModelPrice;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{
@@ -63,6 +64,13 @@ pub(crate) fn terms() -> Terms {
         },
         price_version: "v1".into(),
         hold: micros(HOLD),
+        capabilities: Capabilities::default(),
+        on_expiry: None,
+        slot_on_expiry: SlotOnExpiry::default(),
+        on_interruption: OnInterruption::default(),
+        escalate_above: None,
+        watch_ms: 0,
+        expected_ms: None,
     }
 }
 

@@ -4,7 +4,7 @@ use holdfast_core::audit::{AuditRow, ChainHead};
 use holdfast_core::config::{Limits, Provider, TenantConfig, parse_providers, parse_tenants};
 use holdfast_core::ids::{AttemptId, GenerationId, Identity, ReservationId, TenantId};
 use holdfast_core::key::KeyDigest;
-use holdfast_core::ledger::{Posting, PostingKind, ReasonCode, posting_id};
+use holdfast_core::ledger::{Direction, Posting, PostingKind, ReasonCode, posting_id};
 use holdfast_core::money::Micros;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::tenant::{
@@ -80,6 +80,9 @@ pub(crate) fn posting(n: u8, kind: PostingKind, amount: u64, reason: ReasonCode)
         amount: micros(amount),
         usage: None,
         price_version: None,
+        direction: Direction::Charge,
+        refers_to: None,
+        frees_slot: false,
         reason,
         decided_at: START,
     }
