@@ -141,6 +141,12 @@ pub enum ReasonCode {
     Escalated,
     /// Two pieces of evidence of the same rank differ.
     EvidenceConflict,
+    /// Nothing is decided yet: the driver shows life, or a newer attempt owns.
+    AttemptLive,
+    /// Nothing is decided yet: the outcome is open, and there is still time to learn it.
+    OutcomeOpen,
+    /// Nothing is decided again: the posting that resolves the hold is authored.
+    PostingUnderway,
     /// A further attempt extends the hold.
     RetryExtended,
     /// A completion became known after the hold was resolved.

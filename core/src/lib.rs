@@ -26,6 +26,7 @@
 //! |---|---|
 //! | may this request run, and what does it hold? | [`tenant`] |
 //! | what happens to a generation from start to settlement? | [`reservation`] |
+//! | what becomes of a hold whose outcome is open? | [`reconcile`] |
 //! | what did the provider's bytes say? | [`sse`], [`meter`], [`intake`] |
 //! | what does it cost? | [`pricing`], [`ledger`] |
 //! | what do edge and objects say to each other? | [`wire`] |
@@ -47,6 +48,7 @@ pub mod meter;
 pub mod money;
 pub mod policy;
 pub mod pricing;
+pub mod reconcile;
 pub mod refusal;
 pub mod relay;
 pub mod request;
