@@ -38,6 +38,7 @@ pub mod capability;
 pub mod config;
 pub mod deadline;
 pub mod dialect;
+pub mod evidence;
 pub mod finding;
 pub mod glob;
 pub mod ids;

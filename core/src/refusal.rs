@@ -45,6 +45,15 @@ pub enum Refusal {
         /// The state it is in.
         state: String,
     },
+    /// An operator's action needs an id, an actor, a reason and a justification.
+    JustificationRequired,
+    /// The same action id came with another action.
+    ActionConflict,
+    /// The state has changed since it was looked at.
+    VersionConflict {
+        /// The version it has now.
+        current: u64,
+    },
     /// As many readers are attached as are allowed.
     TooManyReaders,
     /// The same posting id came with other content.
@@ -82,6 +91,9 @@ impl Refusal {
             Self::NeverStarted => "never_started",
             Self::StaleEpoch { .. } => "stale_epoch",
             Self::WrongState { .. } => "wrong_state",
+            Self::JustificationRequired => "justification_required",
+            Self::ActionConflict => "action_conflict",
+            Self::VersionConflict { .. } => "version_conflict",
             Self::TooManyReaders => "too_many_readers",
             Self::PostingConflict => "posting_conflict",
             Self::AlreadyResolved => "already_resolved",
@@ -124,6 +136,13 @@ impl Refusal {
             }
             Self::StaleEpoch { current } => alloc::format!("Another attempt owns this generation (epoch {current})."),
             Self::WrongState { state } => alloc::format!("The generation is `{state}`."),
+            Self::JustificationRequired => {
+                "An operator's action needs an id, an actor, a reason code and a justification.".to_string()
+            }
+            Self::ActionConflict => "This action id was used for another action.".to_string(),
+            Self::VersionConflict { current } => {
+                alloc::format!("The reservation has changed since it was looked at; it is at version {current}.")
+            }
             Self::TooManyReaders => "Too many readers are attached to this generation.".to_string(),
             Self::PostingConflict => "This posting id was used with other content.".to_string(),
             Self::AlreadyResolved => "The hold is already resolved.".to_string(),

@@ -183,7 +183,7 @@ impl GenerationView {
 
     fn of_reservation(reservation: &Reservation, log: &LogFacts, live: &LiveFacts) -> Self {
         let terminal = reservation.lifecycle.is_terminal();
-        let Attempt { id, epoch, upstream, operation_id, finish_reason, responded_at, .. } = &reservation.attempt;
+        let Attempt { id, lease, upstream, operation_id, finish_reason, responded_at, .. } = &reservation.attempt;
         let base = Self::base(&reservation.identity, id, &reservation.terms, reservation.created_at);
         let stored = &reservation.connection;
         let state = match (live.readers, stored.state) {
@@ -199,7 +199,7 @@ impl GenerationView {
             },
             upstream: UpstreamView {
                 state: *upstream,
-                epoch: *epoch,
+                epoch: lease.epoch,
                 operation_id: operation_id.clone(),
                 finish_reason: finish_reason.clone(),
                 status: reservation.head.as_ref().filter(|_| responded_at.is_some()).map(|head| head.status),

@@ -280,7 +280,7 @@ impl History {
     fn check_progress(&self, before: &World) {
         let Some(earlier) = before.aggregate.live() else { return };
         let now = self.world.live();
-        assert!(now.attempt.epoch >= earlier.attempt.epoch, "invariant 9");
+        assert!(now.attempt.epoch() >= earlier.attempt.epoch(), "invariant 9");
         assert!(now.version >= earlier.version, "invariant 9");
         assert!(self.world.log.length >= before.log.length, "invariant 9");
         assert!(now.connection.furthest_offset >= earlier.connection.furthest_offset, "invariant 9");

@@ -56,7 +56,7 @@ impl Shown {
             // Where it ended is the table's affair.
             upstream: Some(live.attempt.upstream).filter(|_| !live.lifecycle.is_terminal()),
             connection: live.connection.state,
-            epoch: live.attempt.epoch,
+            epoch: live.attempt.epoch(),
             stop: live.attempt.abort,
             asked: live.cancellation.map(|cancellation| cancellation.requested_at.0),
             deleted: live.content_deleted,

@@ -2,6 +2,7 @@
 
 use holdfast_core::capability::Capabilities;
 use holdfast_core::dialect::Dialect;
+use holdfast_core::evidence::Disposition;
 use holdfast_core::ids::{AttemptId, GenerationId, Identity, ReservationId, TenantId};
 use holdfast_core::ledger::Posting;
 use holdfast_core::meter::EndClass;
@@ -10,8 +11,8 @@ use holdfast_core::policy::{OnDisconnect, OnInterruption, Owner, SlotOnExpiry, T
 use holdfast_core::pricing::ModelPrice;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{
-    Aggregate, Command, Effect, HistoryRow, Lifecycle, LogFacts, Reply, Reservation, ResponseHead, SourceEnd,
-    Transition, UpstreamEnd, refused_row,
+    Aggregate, Command, Effect, HistoryRow, Lifecycle, LogFacts, Reply, Reservation, ResolvedBy, ResponseHead,
+    SourceEnd, Transition, UpstreamEnd, refused_row,
 };
 use holdfast_core::time::UnixMillis;
 use holdfast_core::usage::Usage;
@@ -87,6 +88,8 @@ pub(crate) fn never_started(n: u8, terms: &Terms) -> Command {
         identity: identity(n),
         attempt: AttemptId::from_random([n; 16]),
         terms: Box::new(terms.clone()),
+        admitted_at: START,
+        by: ResolvedBy::Sweep,
     }
 }
 
@@ -123,6 +126,11 @@ pub(crate) fn end(epoch: u32, end: UpstreamEnd) -> Command {
     Command::End { epoch, end: Box::new(end) }
 }
 
+/// The stored log was read: what it says about an attempt whose driver is gone.
+pub(crate) fn reconcile(epoch: u32, end: UpstreamEnd) -> Command {
+    Command::Reconcile { epoch, end: Box::new(end) }
+}
+
 /// What a command did, in a few words: the reply, `=` when no row of state was written, `>` the new lifecycle, `+` an
 /// effect; or `!` the refusal.
 pub(crate) fn said(before: &Aggregate, result: &Result<Transition, Refusal>) -> String {
@@ -138,6 +146,11 @@ pub(crate) fn said(before: &Aggregate, result: &Result<Transition, Refusal>) -> 
         Reply::Stop => "stop",
         Reply::Cancellation(Some(_)) => "requested",
         Reply::Cancellation(None) => "none",
+        Reply::Signal(Disposition::Ignored) => "ignored",
+        Reply::Signal(Disposition::ProcessedWithoutDuplicateEffects) => "processed",
+        Reply::Signal(Disposition::Quarantined) => "quarantined",
+        Reply::Signal(Disposition::CorrectiveActionInitiated) => "corrected",
+        Reply::Operated(_) => "operated",
     });
     match &transition.state {
         None => words.push('='),
@@ -155,6 +168,9 @@ pub(crate) fn said(before: &Aggregate, result: &Result<Transition, Refusal>) -> 
             Effect::CloseLog { .. } => "+close",
             Effect::CollectEvidence { .. } => "+evidence",
             Effect::DeleteContent => "+delete",
+            Effect::RequestCancel { .. } => "+ask_cancel",
+            Effect::LookUp { .. } => "+look_up",
+            Effect::ExtendHold { .. } => "+extend",
         };
     }
     words
@@ -218,7 +234,7 @@ impl World {
     }
 
     pub(crate) fn epoch(&self) -> u32 {
-        self.aggregate.live().map_or(1, |live| live.attempt.epoch)
+        self.aggregate.live().map_or(1, |live| live.attempt.epoch())
     }
 
     /// Applies a command without storing anything.
