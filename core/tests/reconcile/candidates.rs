@@ -52,6 +52,7 @@ fn candidate_row_1_stale_worker() {
     for (what, evidence) in [
         ("answered", Evidence { execution: phase(Phase::Processing, Source::OwnCount), ..lost() }),
         ("broke off", Evidence { execution: phase(Phase::Ended, Source::OwnCount), ..lost() }),
+        ("ended, says the provider", Evidence { execution: phase(Phase::Ended, Source::Lookup), ..lost() }),
         ("bytes were counted", Evidence { usage: usage(AT_LEAST, Source::OwnCount), ..lost() }),
     ] {
         let expected = (candidate, Pattern::NoExecutionOrUsage, defer(DEADLINE, false), ReasonCode::OutcomeOpen, 7);
@@ -99,6 +100,8 @@ fn candidate_row_3_nothing_observed() {
     let released = (candidate, pattern, UNEXECUTED, ReasonCode::NeverSubmitted, 5);
     assert_decided("provably unsent", &prepared, &open(), released);
     assert_decided("provably unsent, later", &prepared, &due(), released);
+    let denied = Evidence { execution: phase(Phase::Prepared, Source::Lookup), ..lost() };
+    assert_decided("the provider says that nothing came", &denied, &open(), released);
     let high = Circumstances { escalate_above: Some(micros(1)), ..open() };
     assert_decided("a proof needs no operator", &prepared, &high, released);
 
