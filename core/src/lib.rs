@@ -28,6 +28,7 @@
 //! | what happens to a generation from start to settlement? | [`reservation`] |
 //! | what did the provider's bytes say? | [`sse`], [`meter`], [`intake`] |
 //! | what does it cost? | [`pricing`], [`ledger`] |
+//! | is an answer that nobody waits for worth finishing? | [`economics`] |
 //! | what do edge and objects say to each other? | [`wire`] |
 
 extern crate alloc;
@@ -37,6 +38,7 @@ pub mod capability;
 pub mod config;
 pub mod deadline;
 pub mod dialect;
+pub mod economics;
 pub mod finding;
 pub mod glob;
 pub mod ids;
