@@ -1,10 +1,12 @@
 //! The record of a release (seed 3; design 9), built in the very transition that ends or keeps an overdue hold: it is
 //! stored with the rows that it describes, and cannot be forgotten.
 
+mod tombstone;
+
 use super::command::{Effect, Transition};
 use super::operate::OperatorAction;
 use super::signal::SignalRow;
-use super::{Aggregate, LogFacts, Report, Reservation, ResolvedBy, Subject, Tombstone};
+use super::{Aggregate, LogFacts, Report, Reservation, Subject};
 use crate::evidence::{
     Activity, ActivityKind, Classification, DecisionPolicy, DeliveryMetadata, Effect as Made, EffectKind,
     EvidenceRecord, ExpectedSignal, Fact, FactValue, LateSignalRecord, LifecycleTiming, MatchResult, Outcome,
@@ -79,7 +81,7 @@ impl EvidenceRow {
 
 /// What a hold is ended or kept by, where no driver's end did it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Basis<'a> {
+pub(in crate::reservation) enum Basis<'a> {
     /// A rule of reconciliation.
     Rule(&'a Decision),
     /// An operator.
@@ -88,7 +90,7 @@ pub(super) enum Basis<'a> {
 
 impl Reservation {
     /// Adds the record of what `transition` does with the hold of this reservation.
-    pub(super) fn with_record(
+    pub(in crate::reservation) fn with_record(
         &self,
         transition: Transition,
         basis: Basis<'_>,
@@ -284,7 +286,11 @@ impl Reservation {
     }
 
     /// What a signal adds to the record of the release that came before it.
-    pub(super) fn late_signal_record(&self, row: &SignalRow, postings: &[Posting]) -> Option<EvidenceRow> {
+    pub(in crate::reservation) fn late_signal_record(
+        &self,
+        row: &SignalRow,
+        postings: &[Posting],
+    ) -> Option<EvidenceRow> {
         let release_record = self.record_hash.clone().filter(|_| self.lifecycle.is_terminal())?;
         let signal = &row.signal;
         let correlation_key = match &signal.subject {
@@ -328,77 +334,6 @@ impl Reservation {
         }
         .sealed();
         Some(EvidenceRow::LateSignal(Box::new(record)))
-    }
-}
-
-impl Tombstone {
-    /// The record of a hold that was released without a generation.
-    pub(super) fn record(&self, posting: &Posting, admitted_at: UnixMillis, now: UnixMillis) -> EvidenceRow {
-        let postings = core::slice::from_ref(posting);
-        let admitted = Timed::by_tenant(admitted_at);
-        let after = ReservationState { lifecycle: super::Lifecycle::Failed, settlement: super::Settlement::Released };
-        let record = ReleaseRecord {
-            reservation_identity: identity_group(
-                &self.identity,
-                &self.terms,
-                self.terms.hold,
-                vec![self.attempt.clone()],
-                Finding::NotApplicable,
-            ),
-            lifecycle_timing: LifecycleTiming {
-                created_at: admitted,
-                expected_completion_at: Finding::NotApplicable,
-                expires_at: Timed::by_reservation(now),
-                last_activity_at: Finding::of(Activity {
-                    kind: ActivityKind::Admitted,
-                    at: admitted_at,
-                    source: TimeSource::TenantObjectClock,
-                }),
-                decision_at: Timed::by_reservation(now),
-                released_at: released_at(postings),
-            },
-            state_transition: StateTransition {
-                state_before: Finding::NotApplicable,
-                state_after: after,
-                state_version: StateVersion { before: 0, after: 1 },
-                lease_generation: Finding::NotApplicable,
-                fencing_token: Finding::NotApplicable,
-            },
-            decision_policy: DecisionPolicy {
-                policy_id: self.terms.route.clone(),
-                policy_version: Finding::NotAvailable { why: "configuration_has_no_version".into() },
-                rules_version: RULES_VERSION.into(),
-                stale_threshold_ms: now.since(admitted_at),
-                evaluated_facts: vec![fact("found_by", word(&self.by)), fact("started", FactValue::Flag(false))],
-            },
-            expected_signal: ExpectedSignal {
-                signal_type: SignalType::Start,
-                contract_version: Finding::NotApplicable,
-                receiver: SERVICE.into(),
-                correlation_key: self.identity.generation.as_str().into(),
-                observation_window: Window { from: admitted, until: Timed::by_reservation(now) },
-                stores_searched: vec!["reservation_object".into()],
-                matching_criteria: "a stored start of this generation".into(),
-                match_result: match_result(false),
-            },
-            delivery_metadata: DeliveryMetadata::not_applicable(),
-            release_authority: ReleaseAuthority {
-                release_mode: ReleaseMode::Recovery {
-                    process: String::from(match self.by {
-                        ResolvedBy::Sweep => "tenant_sweep",
-                        ResolvedBy::Cancel => "cancel_before_start",
-                        ResolvedBy::Operator => "operator",
-                    }),
-                    reference: self.identity.generation.as_str().into(),
-                },
-                service_or_actor: SERVICE.into(),
-                reason_code: ReasonCode::NeverStarted,
-            },
-            release_effects: ReleaseEffects::new(effects_of_postings(postings, self.terms.hold), Vec::new()),
-            reconciliation: Reconciliation::nothing_late(),
-            record_governance: governance(Classification::OperationalMetadata, RetentionClass::Ledger, None, now),
-        };
-        EvidenceRow::Release(Box::new(record.sealed()))
     }
 }
 
