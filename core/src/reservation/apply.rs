@@ -8,7 +8,7 @@ use super::{
 };
 use crate::deadline::backoff_ms;
 use crate::ids::{AttemptId, Identity};
-use crate::ledger::{Direction, Posting, PostingKind, ReasonCode, posting_id};
+use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
 use crate::policy::{OnDisconnect, Owner, Terms};
 use crate::refusal::Refusal;
 use crate::time::UnixMillis;
@@ -130,19 +130,12 @@ fn start(identity: &Identity, attempt: &AttemptId, terms: &Terms, now: UnixMilli
 
 /// The sweep found a hold without a generation: the release is authored here, and a late Start will be refused.
 fn entomb(identity: &Identity, attempt: &AttemptId, terms: &Terms, now: UnixMillis) -> Transition {
+    let id = posting_id(&identity.reservation, 0, PostingKind::Release, 1);
     let posting = Posting {
-        id: posting_id(&identity.reservation, 0, PostingKind::Release, 1),
-        kind: PostingKind::Release,
         reservation: Some(identity.reservation.clone()),
         generation: Some(identity.generation.clone()),
-        amount: terms.hold,
-        usage: None,
         price_version: Some(terms.price_version.clone()),
-        direction: Direction::Charge,
-        refers_to: None,
-        frees_slot: false,
-        reason: ReasonCode::NeverStarted,
-        decided_at: now,
+        ..Posting::new(id, PostingKind::Release, terms.hold, ReasonCode::NeverStarted, now)
     };
     let tombstone = Tombstone {
         identity: identity.clone(),

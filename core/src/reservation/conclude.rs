@@ -2,7 +2,7 @@
 
 use super::{AbortCause, Lifecycle, Reservation, ResponseHead, Settlement, UpstreamState};
 use crate::dialect::{error_envelope, error_terminal};
-use crate::ledger::{Direction, Posting, PostingKind, ReasonCode, posting_id};
+use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
 use crate::meter::EndClass;
 use crate::money::{Micros, MoneyError};
 use crate::sse::BLANK_LINE;
@@ -242,19 +242,13 @@ impl Reservation {
         reason: ReasonCode,
         decided_at: UnixMillis,
     ) -> Posting {
+        let id = posting_id(&self.identity.reservation, self.attempt.epoch, kind, 1);
         Posting {
-            id: posting_id(&self.identity.reservation, self.attempt.epoch, kind, 1),
-            kind,
             reservation: Some(self.identity.reservation.clone()),
             generation: Some(self.identity.generation.clone()),
-            amount,
             usage,
             price_version: Some(self.terms.price_version.clone()),
-            direction: Direction::Charge,
-            refers_to: None,
-            frees_slot: false,
-            reason,
-            decided_at,
+            ..Posting::new(id, kind, amount, reason, decided_at)
         }
     }
 
