@@ -4,7 +4,7 @@
 
 use super::{Hold, HoldState, IdempotencyRow, PeriodState, PostedRows, TenantState, post_on_hold};
 use crate::config::Limits;
-use crate::ledger::{Direction, InvoiceLine, Posting, PostingKind, ReasonCode};
+use crate::ledger::{InvoiceLine, Posting, PostingKind, ReasonCode};
 use crate::refusal::Refusal;
 use crate::time::UnixMillis;
 use alloc::format;
@@ -113,8 +113,7 @@ fn check_reference(hold: &Hold, posting: &Posting, referred: Option<&Posting>) -
     if !posting.kind.refers() {
         return Ok(());
     }
-    let named = |referred: &&Posting| Some(&referred.id) == posting.refers_to.as_ref();
-    let referred = referred.filter(named).ok_or(Refusal::NotResolvedYet)?;
+    let referred = referred.ok_or(Refusal::NotResolvedYet)?;
     let of_kind = match posting.kind {
         PostingKind::LateSettlement => referred.kind == PostingKind::Release,
         _ => referred.kind.resolves_hold() || referred.kind.bills(),
@@ -126,13 +125,10 @@ fn check_reference(hold: &Hold, posting: &Posting, referred: Option<&Posting>) -
     }
 }
 
+/// A refund above what was charged is found where it is taken off, as is whatever leaves the range.
 fn check_amount(hold: &Hold, posting: &Posting) -> Result<(), Refusal> {
-    let most = match (posting.kind, posting.direction) {
-        (PostingKind::HoldReduced | PostingKind::Settle | PostingKind::Release, _) => hold.held(),
-        (_, Direction::Refund) => hold.charged,
-        _ => return Ok(()),
-    };
-    if posting.amount <= most { Ok(()) } else { Err(Refusal::AmountOutOfRange) }
+    let of_hold = matches!(posting.kind, PostingKind::HoldReduced | PostingKind::Settle | PostingKind::Release);
+    if of_hold && posting.amount > hold.held() { Err(Refusal::AmountOutOfRange) } else { Ok(()) }
 }
 
 fn key_after(context: &SettleContext<'_>, posting: &Posting, now: UnixMillis) -> KeyAfter {
