@@ -110,7 +110,7 @@ fn three_outcomes_of_a_cancel() {
     let mut unknown = cancelled();
     assert_eq!(unknown.at(9_000).say(&wake(false)), "done+evidence");
     assert_eq!(unknown.lifecycle(), Lifecycle::CancellationRequested, "still only requested");
-    unknown.take(&end(2, ended(SourceEnd::Lost))).unwrap();
+    unknown.take(&reconcile(2, ended(SourceEnd::Lost))).unwrap();
     assert_eq!((unknown.lifecycle(), unknown.live().reason), (Lifecycle::Failed, Some(ReasonCode::DriverLost)));
 }
 
@@ -123,7 +123,7 @@ fn a_cancel_after_the_take_over_waits_for_the_evidence() {
     assert_eq!(world.live().attempt.upstream, UpstreamState::Unknown);
     assert_eq!(world.at(14_000).say(&wake(false)), "done+evidence");
     assert_eq!(world.say(&end(1, complete(1, 1))), "!stale_epoch", "the lost driver's word comes too late");
-    assert_eq!(world.say(&end(2, ended(SourceEnd::Lost))), "done>failed+close");
+    assert_eq!(world.say(&reconcile(2, ended(SourceEnd::Lost))), "done>cancelled+close");
     assert_eq!(world.postings.len(), 1, "invariant 1");
 }
 
