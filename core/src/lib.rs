@@ -29,6 +29,8 @@
 //! | what becomes of a hold whose outcome is open? | [`reconcile`] |
 //! | what did the provider's bytes say? | [`sse`], [`meter`], [`intake`] |
 //! | what does it cost? | [`pricing`], [`ledger`] |
+//! | is an answer that nobody waits for worth finishing? | [`economics`] |
+//! | on what evidence was a hold released, and what came late? | [`evidence`], [`finding`] |
 //! | what do edge and objects say to each other? | [`wire`] |
 
 extern crate alloc;
@@ -38,6 +40,7 @@ pub mod capability;
 pub mod config;
 pub mod deadline;
 pub mod dialect;
+pub mod economics;
 pub mod evidence;
 pub mod finding;
 pub mod glob;

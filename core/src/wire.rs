@@ -9,7 +9,7 @@ use crate::key::KeyDigest;
 use crate::ledger::Posting;
 use crate::policy::Terms;
 use crate::refusal::Refusal;
-use crate::reservation::{Cancellation, ResponseHead, UpstreamEnd};
+use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, UpstreamEnd};
 use crate::tenant::{Admit, Admitted};
 use crate::view::{BalanceView, GenerationView};
 use alloc::boxed::Box;
@@ -168,10 +168,13 @@ pub enum GenerationCall {
     Result,
     /// Somebody asks for cancellation.
     Cancel,
-    /// From the tenant's sweep: what became of this hold?
+    /// What became of this hold? One that was never started never will be.
     Resolve {
         /// What it was admitted under.
         admitted: Box<Admitted>,
+        /// Who asks.
+        #[serde(default)]
+        by: ResolvedBy,
     },
 }
 

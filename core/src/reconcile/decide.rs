@@ -42,7 +42,8 @@ impl Circumstances {
     }
 }
 
-/// Rule 1. No rule prefers one of two equals.
+/// Rule 1. No rule prefers one of two equals. A resolution that is posted already stands (invariant 3): the dispute is then
+/// about a correction, and the caller keeps it for review.
 fn conflicting(evidence: &Evidence, circumstances: &Circumstances) -> Option<Verdict> {
     let action = if circumstances.is_high_value() { Action::Escalate } else { Action::Quarantine { reduce: false } };
     evidence.conflict.then_some((1, action, ReasonCode::EvidenceConflict))

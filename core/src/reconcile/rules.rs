@@ -82,3 +82,27 @@ pub const RULES: &[Rule] = &[
         source: "design 7; seed 1, capability matrix",
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_places() {
+        for (place, rule) in (1..).zip(RULES) {
+            assert_eq!(rule.number, place, "{rule:?}");
+        }
+    }
+
+    /// What is documented is what is exported.
+    #[test]
+    fn the_documentation_has_the_same_rows() {
+        let mut table = String::from("//! | rule | when | then | source |\n//! |---|---|---|---|\n");
+        for Rule { number, condition, action, source } in RULES {
+            table.push_str(&format!("//! | {number} | {condition} | {action} | {source} |\n"));
+        }
+        // An empty comment line closes the table: it has these rows and no more.
+        table.push_str("//!\n");
+        assert!(include_str!("mod.rs").contains(&table), "the module's documentation should say:\n{table}");
+    }
+}

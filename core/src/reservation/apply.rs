@@ -99,7 +99,7 @@ fn entomb(
         "released",
         0,
     );
-    transition.evidence.extend(tombstone.record(&posting, admitted_at, now));
+    transition.evidence.push(tombstone.record(&posting, admitted_at, now));
     transition.postings.push(posting);
     transition
 }

@@ -3,9 +3,10 @@
 use super::cancel::{CancelAnswer, Cancellation};
 use super::conclude::UpstreamEnd;
 use super::operate::{ActionRow, OperatorAction};
+use super::record::EvidenceRow;
 use super::signal::{Signal, SignalRow};
 use super::{Aggregate, Reservation, ResponseHead};
-use crate::evidence::{Disposition, EvidenceRecord};
+use crate::evidence::Disposition;
 use crate::ids::{AttemptId, Identity};
 use crate::ledger::Posting;
 use crate::money::Micros;
@@ -307,7 +308,7 @@ pub struct Transition {
     /// Rows for the operator's actions.
     pub actions: Vec<ActionRow>,
     /// Release records and what was learnt after them.
-    pub evidence: Vec<EvidenceRecord>,
+    pub evidence: Vec<EvidenceRow>,
     /// What to do afterwards.
     pub effects: Vec<Effect>,
     /// The answer.

@@ -232,12 +232,17 @@ impl Reservation {
     }
 
     /// The driver is gone, and the work died with it. Only an attempt that was never submitted proves that nothing was
-    /// sent: its state stays `prepared`.
+    /// sent: its state stays `prepared`. One that was being stopped is stopped.
     pub(super) const fn lost_verdict(&self) -> Verdict {
-        if self.was_submitted() {
-            verdict(Lifecycle::Failed, UpstreamState::Unknown, ReasonCode::DriverLost, true)
-        } else {
-            verdict(Lifecycle::Failed, UpstreamState::Prepared, ReasonCode::NeverSubmitted, false)
+        use Lifecycle as L;
+        use ReasonCode as R;
+        use UpstreamState as U;
+        let charge = self.was_submitted();
+        match self.attempt.abort {
+            Some(AbortCause::Request) => verdict(L::Cancelled, U::Cancelled, R::CancelledByRequest, charge),
+            Some(AbortCause::Disconnect) => verdict(L::Cancelled, U::Cancelled, R::CancelledOnDisconnect, charge),
+            _ if charge => verdict(L::Failed, U::Unknown, R::DriverLost, true),
+            _ => verdict(L::Failed, U::Prepared, R::NeverSubmitted, false),
         }
     }
 

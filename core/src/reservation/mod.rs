@@ -47,6 +47,7 @@ pub use machine::settlement::Settlement;
 pub use machine::upstream::UpstreamState;
 pub use operate::{ActionRow, Operation, OperatorAction};
 pub use outbox::{Delivery, RefusedDelivery};
+pub use record::EvidenceRow;
 pub use signal::{Report, Signal, SignalRow, Subject};
 
 use crate::ids::{AttemptId, Identity};

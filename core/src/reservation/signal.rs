@@ -337,7 +337,7 @@ impl Reservation {
             disposition,
             posting_ids,
         };
-        transition.evidence.extend(self.late_signal_record(&row));
+        transition.evidence.extend(self.late_signal_record(&row, &transition.postings));
         transition.with_signal(row)
     }
 

@@ -1,4 +1,16 @@
 //! The client side: can somebody still get the answer as it comes?
+//!
+//! ```text
+//!             last reader left             a reader attached
+//! connected ───────────────────▶ disconnected ⇄ reconnected
+//!                                             last reader left
+//! ```
+//!
+//! | from | to | on |
+//! |---|---|---|
+//! | `connected` | `disconnected` | the last reader left, or the driver that held it was lost |
+//! | `disconnected` | `reconnected` | a reader attached |
+//! | `reconnected` | `disconnected` | the last reader left, or the driver that held it was lost |
 
 use super::{Arrow, arrow};
 use crate::time::UnixMillis;

@@ -1,4 +1,43 @@
 //! The reservation: where is the work that the hold was made for?
+//!
+//! ```text
+//!            last reader left
+//!   active ◀──────────────────▶ detached
+//!     │ │    a reader came back    │ │
+//!     │ └────────────┐ ┌───────────┘ │
+//!     │    cancel,   ▼ ▼  grace over │
+//!     │      cancellation_requested  │
+//!     │               │              │
+//!     └───────────────┼──────────────┘   end, or the deadline
+//!                     ▼
+//!   completed   cancelled   failed   expired
+//!        └───────────┴───┬────┴─────────┘    an operator compensates
+//!                        ▼
+//!                   compensated
+//! ```
+//!
+//! | from | to | on |
+//! |---|---|---|
+//! | `active` | `detached` | the last reader left |
+//! | `active` | `cancellation_requested` | somebody asked for cancellation |
+//! | `active` | `completed` | completion was reported |
+//! | `active` | `cancelled` | the provider confirmed a cancellation, or the driver stopped by itself |
+//! | `active` | `failed` | the work failed |
+//! | `active` | `expired` | the deadline was reached with an open outcome |
+//! | `detached` | `active` | a reader came back |
+//! | `detached` | `cancellation_requested` | somebody asked for cancellation, or the grace time is over |
+//! | `detached` | `completed` | completion was reported |
+//! | `detached` | `cancelled` | the provider confirmed a cancellation, or the driver stopped by itself |
+//! | `detached` | `failed` | the work failed |
+//! | `detached` | `expired` | the deadline was reached with an open outcome |
+//! | `cancellation_requested` | `completed` | completion won the race |
+//! | `cancellation_requested` | `cancelled` | the cancellation is confirmed |
+//! | `cancellation_requested` | `failed` | the work failed |
+//! | `cancellation_requested` | `expired` | the deadline was reached with an open outcome |
+//! | `completed` | `compensated` | an operator compensated |
+//! | `cancelled` | `compensated` | an operator compensated |
+//! | `failed` | `compensated` | an operator compensated |
+//! | `expired` | `compensated` | an operator compensated |
 
 use super::{Arrow, arrow};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,27 @@
 //! The hold: what is held, and how did it end?
+//!
+//! ```text
+//!           usage                        no charge, or the route gives it back
+//! committed ◀───────────────── pending ─────────────────▶ released
+//!     ▲                      │         │                    ▲
+//!     │        deadline, the │         │ conflict,          │
+//!     │        hold is kept  ▼         ▼ escalation         │
+//!     ├────────────────── expired ──▶ disputed ─────────────┤
+//!     │     late signal                  │   an operator    │
+//!     └──────────────────────────────────┴──────────────────┘
+//! ```
+//!
+//! | from | to | on |
+//! |---|---|---|
+//! | `pending` | `committed` | settled by usage |
+//! | `pending` | `released` | the work made no charge, or the route releases at the deadline |
+//! | `pending` | `expired` | the deadline was reached and the route keeps the hold |
+//! | `pending` | `disputed` | the evidence conflicts, or an operator is called |
+//! | `expired` | `committed` | a late signal or an operator settles it |
+//! | `expired` | `released` | a late signal or an operator releases it |
+//! | `expired` | `disputed` | late evidence conflicts, or an operator is called |
+//! | `disputed` | `committed` | an operator settles it |
+//! | `disputed` | `released` | an operator releases it |
 
 use super::{Arrow, arrow};
 use serde::{Deserialize, Serialize};

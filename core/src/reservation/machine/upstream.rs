@@ -1,5 +1,37 @@
 //! The provider's side of one attempt. `submitted` is stored before the provider is called, so that only `prepared`
 //! proves that nothing was sent.
+//!
+//! ```text
+//!              intent stored         headers came
+//! prepared ──────────────▶ submitted ──────────▶ processing
+//!    │                      │     │               │     │
+//!    │ stopped, unsent      │     └──driver gone──┤     │ terminal event, error,
+//!    ▼                      ▼                     ▼     ▼ limit, cut, socket closed
+//! cancelled            completed, incomplete,  unknown ──────▶ completed, incomplete,
+//!                      failed, cancelled               evidence  failed, cancelled
+//! ```
+//!
+//! | from | to | on |
+//! |---|---|---|
+//! | `prepared` | `submitted` | the intent to call is stored |
+//! | `prepared` | `cancelled` | stopped before anything was sent |
+//! | `prepared` | `failed` | provably unsent |
+//! | `prepared` | `incomplete` | a time limit passed before anything was sent |
+//! | `submitted` | `processing` | the provider's headers came |
+//! | `submitted` | `completed` | the whole answer came |
+//! | `submitted` | `incomplete` | a time limit or a bound was reached, or the answer broke off |
+//! | `submitted` | `failed` | the provider refused or failed, or was never reached |
+//! | `submitted` | `cancelled` | the socket was closed, as told |
+//! | `submitted` | `unknown` | no answer, or the driver is gone |
+//! | `processing` | `completed` | terminal event |
+//! | `processing` | `incomplete` | ended or cut without terminal event, or a bound was reached |
+//! | `processing` | `failed` | the provider reported an error |
+//! | `processing` | `cancelled` | the socket was closed, as told |
+//! | `processing` | `unknown` | the driver is gone, or a gateway answered in the provider's place |
+//! | `unknown` | `completed` | evidence of completion |
+//! | `unknown` | `incomplete` | evidence that it ended without completing |
+//! | `unknown` | `failed` | evidence of failure |
+//! | `unknown` | `cancelled` | evidence of cancellation |
 
 use super::{Arrow, arrow};
 use serde::{Deserialize, Serialize};
