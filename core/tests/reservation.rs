@@ -11,6 +11,10 @@
 
 #[path = "reservation/amounts.rs"]
 mod amounts;
+#[path = "reservation/arrows.rs"]
+mod arrows;
+#[path = "reservation/cancel.rs"]
+mod cancel;
 #[path = "reservation/commands.rs"]
 mod commands;
 #[path = "reservation/conclusions.rs"]
@@ -19,12 +23,20 @@ mod conclusions;
 mod deadlines;
 #[path = "reservation/disconnects.rs"]
 mod disconnects;
+#[path = "reservation/expiry.rs"]
+mod expiry;
 #[path = "reservation/histories.rs"]
 mod histories;
 #[path = "reservation/model.rs"]
 mod model;
+#[path = "reservation/operate.rs"]
+mod operate;
 #[path = "reservation/outbox.rs"]
 mod outbox;
+#[path = "reservation/retry.rs"]
+mod retry;
+#[path = "reservation/signals.rs"]
+mod signals;
 #[path = "reservation/views.rs"]
 mod views;
 #[path = "reservation/world.rs"]
