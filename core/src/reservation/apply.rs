@@ -2,7 +2,7 @@
 //! them; a refused command changes nothing.
 
 use super::command::{Command, HistoryRow, Reply, ResolvedBy, Transition};
-use super::conclude::{SourceEnd, UpstreamEnd, terminal_usage};
+use super::conclude::{SourceEnd, UpstreamEnd, is_success, terminal_usage};
 use super::drive::start;
 use super::outbox::delivery;
 use super::signal::{Report, Signal, SignalRow, Subject};
@@ -242,8 +242,11 @@ pub fn late_signal(command: &Command, refusal: &Refusal, now: UnixMillis) -> Opt
     })
 }
 
+/// A refusal or an error in the provider's own envelope is no completion, however whole its body is.
 fn outcome_of(end: &UpstreamEnd) -> Option<Outcome> {
+    let answered = end.head.as_ref().is_none_or(|head| is_success(head.status)) && !end.error_envelope;
     match end.source {
+        _ if !answered => None,
         SourceEnd::Body(EndClass::Complete) => Some(Outcome::Completed),
         SourceEnd::Body(EndClass::InBandError) => Some(Outcome::Failed),
         _ => None,
