@@ -32,8 +32,11 @@ pub(crate) fn seen(before: &Reservation, after: &Reservation) -> BTreeSet<String
         let later = after.attempts().find(|attempt| attempt.id == earlier.id).expect("an attempt is never forgotten");
         seen.push(("upstream", earlier.upstream.as_str(), later.upstream.as_str()));
     }
-    let changes: BTreeSet<String> =
-        seen.into_iter().filter(|(_, from, to)| from != to).map(|(machine, from, to)| name(machine, from, to)).collect();
+    let changes: BTreeSet<String> = seen
+        .into_iter()
+        .filter(|(_, from, to)| from != to)
+        .map(|(machine, from, to)| name(machine, from, to))
+        .collect();
     let unknown: Vec<_> = changes.difference(&all()).cloned().collect();
     assert!(unknown.is_empty(), "no arrow of a table: {unknown:?}");
     changes

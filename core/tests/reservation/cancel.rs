@@ -222,7 +222,8 @@ fn a_confirmation_of_what_is_known() {
 /// An answer to a question that nobody asked is refused, and recorded.
 #[test]
 fn an_answer_needs_a_question() {
-    for mut world in [World::identified(&with(CANCEL)), World::searching(&Terms { observation_ms: 9, ..with(CANCEL) })] {
+    for mut world in [World::identified(&with(CANCEL)), World::searching(&Terms { observation_ms: 9, ..with(CANCEL) })]
+    {
         let epoch = world.epoch();
         assert_eq!(world.say(&answered(epoch, CancelAnswer::Confirmed { usage: None })), "!wrong_state");
         assert_eq!(world.say(&answered(epoch + 1, CancelAnswer::Accepted)), "!stale_epoch");

@@ -6,7 +6,8 @@ use holdfast_core::policy::Terms;
 use holdfast_core::reconcile::Outcome;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{
-    AbortCause, CancelAnswer, CancelOutcome, Cancellation, Command, Reply, Report, SourceEnd, UpstreamState, refused_row,
+    AbortCause, CancelAnswer, CancelOutcome, Cancellation, Command, Reply, Report, SourceEnd, UpstreamState,
+    refused_row,
 };
 
 /// One of each state that rules tell apart. The clock stands 100 ms after the start, or where the state begins.

@@ -160,7 +160,11 @@ impl Case {
             other => other,
         };
         assert_eq!(
-            (conclusion.ended.lifecycle.as_str(), word(serde_json::to_value(conclusion.ended.upstream).unwrap()), reason),
+            (
+                conclusion.ended.lifecycle.as_str(),
+                word(serde_json::to_value(conclusion.ended.upstream).unwrap()),
+                reason
+            ),
             (expected[0], expected[1].into(), expected_reason.into()),
         );
         // (100 + (5 + 256) × 2), or what the provider reported (20) beside what may be in flight.

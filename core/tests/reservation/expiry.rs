@@ -36,22 +36,63 @@ fn each_choice_for_credit_and_slot() {
     use OnExpiry as O;
     use ReasonCode as R;
     const REDUCED: i64 = 2_100 - 632;
-    type Row = (Option<OnExpiry>, bool, (&'static str, &'static str), ReasonCode, &'static [(&'static str, i64)], bool, bool);
+    type Row =
+        (Option<OnExpiry>, bool, (&'static str, &'static str), ReasonCode, &'static [(&'static str, i64)], bool, bool);
     let rows: &[Row] = &[
         (None, false, ("failed", "committed"), R::DriverLost, &[("settle", 632)], false, false),
         (None, true, ("expired", "expired"), R::ExpiredQuarantined, &[], true, false),
         (Some(O::Quarantine), false, ("expired", "expired"), R::ExpiredQuarantined, &[], true, false),
         (Some(O::Quarantine), true, ("expired", "expired"), R::ExpiredQuarantined, &[], true, false),
-        (Some(O::ReduceHold), false, ("expired", "expired"), R::ExpiredReduced, &[("hold_reduced", REDUCED)], true, false),
+        (
+            Some(O::ReduceHold),
+            false,
+            ("expired", "expired"),
+            R::ExpiredReduced,
+            &[("hold_reduced", REDUCED)],
+            true,
+            false,
+        ),
         (Some(O::ReduceHold), true, ("expired", "expired"), R::ExpiredReduced, &[], true, false),
-        (Some(O::ExpireAndWatch), false, ("expired", "released"), R::ExpiredWatching, &[("release", 2_100)], false, true),
-        (Some(O::ExpireAndWatch), true, ("expired", "released"), R::ExpiredWatching, &[("release", 2_100)], false, true),
+        (
+            Some(O::ExpireAndWatch),
+            false,
+            ("expired", "released"),
+            R::ExpiredWatching,
+            &[("release", 2_100)],
+            false,
+            true,
+        ),
+        (
+            Some(O::ExpireAndWatch),
+            true,
+            ("expired", "released"),
+            R::ExpiredWatching,
+            &[("release", 2_100)],
+            false,
+            true,
+        ),
         (Some(O::Escalate), false, ("expired", "disputed"), R::Escalated, &[], true, false),
         (Some(O::Escalate), true, ("expired", "disputed"), R::Escalated, &[], true, false),
         (Some(O::Release), false, ("expired", "released"), R::ExpiredReleased, &[("release", 2_100)], false, false),
         (Some(O::Release), true, ("expired", "released"), R::ExpiredReleased, &[("release", 2_100)], false, false),
-        (Some(O::SettleEstimate), false, ("expired", "committed"), R::ExpiredEstimated, &[("settle", 632)], false, false),
-        (Some(O::SettleEstimate), true, ("expired", "committed"), R::ExpiredEstimated, &[("settle", 2_100)], false, false),
+        (
+            Some(O::SettleEstimate),
+            false,
+            ("expired", "committed"),
+            R::ExpiredEstimated,
+            &[("settle", 632)],
+            false,
+            false,
+        ),
+        (
+            Some(O::SettleEstimate),
+            true,
+            ("expired", "committed"),
+            R::ExpiredEstimated,
+            &[("settle", 2_100)],
+            false,
+            false,
+        ),
     ];
     for (on_expiry, outlives, (lifecycle, settlement), reason, postings, review, watched) in rows {
         for slot in [SlotOnExpiry::Quarantine, SlotOnExpiry::Release] {
@@ -74,7 +115,8 @@ fn each_choice_for_credit_and_slot() {
             assert_eq!(live.review.map(|review| (review.since, review.reason)), review.then_some((world.now, *reason)));
             let until = live.reconciliation.map(|watch| watch.deadline);
             assert_eq!(until, watched.then(|| world.now.plus(WATCH_MS)), "{at}");
-            let held = if live.settlement.holds() { 2_100 - expected.iter().map(|(_, n)| n).sum::<i64>() } else { 2_100 };
+            let held =
+                if live.settlement.holds() { 2_100 - expected.iter().map(|(_, n)| n).sum::<i64>() } else { 2_100 };
             assert_eq!(i64::try_from(live.hold().get()).unwrap(), held, "{at}");
             let by = if *reason == ReasonCode::DriverLost { ResolvedAs::Observed } else { ResolvedAs::Expiry };
             let resolution = live.resolution.as_ref().map(|resolution| resolution.by);
@@ -87,8 +129,10 @@ fn each_choice_for_credit_and_slot() {
 #[test]
 fn nothing_expires_before_the_deadline() {
     use OnExpiry as O;
-    for on_expiry in
-        [O::Quarantine, O::ReduceHold, O::ExpireAndWatch, O::Escalate, O::Release, O::SettleEstimate].map(Some).iter().chain(&[None])
+    for on_expiry in [O::Quarantine, O::ReduceHold, O::ExpireAndWatch, O::Escalate, O::Release, O::SettleEstimate]
+        .map(Some)
+        .iter()
+        .chain(&[None])
     {
         for outlives in [false, true] {
             let terms = chosen(*on_expiry, SlotOnExpiry::Release, outlives);
@@ -227,12 +271,8 @@ fn the_watch_asks_until_it_ends() {
 /// What the watch finds is settled late, and ends it. What still runs is noted.
 #[test]
 fn the_watch_finds_a_completion() {
-    let terms = Terms {
-        on_expiry: Some(OnExpiry::ExpireAndWatch),
-        watch_ms: WATCH_MS,
-        capabilities: STATUS,
-        ..terms()
-    };
+    let terms =
+        Terms { on_expiry: Some(OnExpiry::ExpireAndWatch), watch_ms: WATCH_MS, capabilities: STATUS, ..terms() };
     let mut world = at_the_deadline(&terms);
     world.hear(lookup(2, Report::Processing));
     assert!(world.live().reconciliation.is_some(), "it goes on");
@@ -297,11 +337,8 @@ fn the_unsent_does_not_wait() {
 fn a_gateways_answer_leaves_the_outcome_open() {
     use holdfast_core::meter::EndClass;
     for class in [EndClass::Complete, EndClass::Incomplete, EndClass::CutInsideEvent] {
-        let answer = |error_envelope| UpstreamEnd {
-            head: Some(head(502)),
-            error_envelope,
-            ..ended(SourceEnd::Body(class))
-        };
+        let answer =
+            |error_envelope| UpstreamEnd { head: Some(head(502)), error_envelope, ..ended(SourceEnd::Body(class)) };
         let mut world = World::submitted(&with(CANCEL_AND_STATUS));
         world.take(&identify(1)).unwrap();
         assert_eq!(world.say(&end(1, answer(false))), "done+evidence", "{class:?}");

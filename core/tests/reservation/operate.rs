@@ -7,7 +7,9 @@ use holdfast_core::money::Micros;
 use holdfast_core::policy::{OnExpiry, OnInterruption, Terms};
 use holdfast_core::reconcile::Outcome;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::reservation::{Command, Lifecycle, Operation, OperatorAction, Reply, ResolvedAs, Settlement, SourceEnd};
+use holdfast_core::reservation::{
+    Command, Lifecycle, Operation, OperatorAction, Reply, ResolvedAs, Settlement, SourceEnd,
+};
 
 const FINALIZE: Operation = Operation::Finalize { usage: USAGE };
 const CORRECT: Operation = Operation::Correct { usage: USAGE };
@@ -326,7 +328,10 @@ fn a_compensation_happens_once() {
         assert_eq!(world.at(90).operate("a-1", compensate.clone()), "operated>compensated");
         assert_eq!(world.books(), [("settle", 50), ("compensation", signed)]);
         let posting = &world.postings[1];
-        assert_eq!((posting.reason, &posting.refers_to), (ReasonCode::OperatorCompensation, &Some(world.postings[0].id.clone())));
+        assert_eq!(
+            (posting.reason, &posting.refers_to),
+            (ReasonCode::OperatorCompensation, &Some(world.postings[0].id.clone()))
+        );
         let live = world.live();
         assert_eq!((live.cost, live.settlement), (Some(micros(cost)), Settlement::Committed));
         assert_eq!((live.reason, live.ended_at), (reason, ended_at), "what was before stays on record");

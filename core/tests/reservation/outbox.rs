@@ -146,7 +146,10 @@ fn a_refused_posting_is_put_aside_for_review() {
     let put_aside = RefusedDelivery { posting_id: settle.clone(), refusal: "already_resolved".into(), at: world.now };
     assert_eq!(live.refused_deliveries, [put_aside]);
     assert_eq!(live.review.map(|review| (review.since, review.reason)), Some((world.now, ReasonCode::PostingRefused)));
-    assert_eq!(world.history.last().map(|row| (row.command.as_str(), row.outcome.as_str())), Some(("delivery_refused", "already_resolved")));
+    assert_eq!(
+        world.history.last().map(|row| (row.command.as_str(), row.outcome.as_str())),
+        Some(("delivery_refused", "already_resolved"))
+    );
     // Said again, or of a posting that has arrived: nothing.
     for late in [refused(&settle), acknowledge(&settle), failed(&settle), refused("none")] {
         assert_eq!(world.at(20).say(&late), "done=");

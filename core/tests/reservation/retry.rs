@@ -14,7 +14,13 @@ use holdfast_core::usage::Metered;
 
 /// Socket-only, retried at once when its driver is lost; nothing else is due for a while.
 fn retries() -> Terms {
-    Terms { on_interruption: OnInterruption::Retry, first_byte_ms: 90_000, idle_ms: 90_000, total_ms: 200_000, ..terms() }
+    Terms {
+        on_interruption: OnInterruption::Retry,
+        first_byte_ms: 90_000,
+        idle_ms: 90_000,
+        total_ms: 200_000,
+        ..terms()
+    }
 }
 
 fn seen() -> UpstreamEnd {
@@ -145,7 +151,10 @@ fn the_old_attempts_late_completion() {
     assert_eq!(world.refused_and_heard(&end(1, complete(10, 20))), "processed");
     let live = world.live();
     assert_eq!(live.past_attempts[0].accounted.unwrap().metered, Metered::Exact(usage(10, 20)));
-    assert_eq!((live.past_attempts[0].upstream, live.attempt.upstream), (UpstreamState::Completed, UpstreamState::Processing));
+    assert_eq!(
+        (live.past_attempts[0].upstream, live.attempt.upstream),
+        (UpstreamState::Completed, UpstreamState::Processing)
+    );
     assert_eq!((live.attempt.reported, live.attempt.accounted), (None, None), "not to the newer one");
     let mut after = second(&retries());
     after.take(&end(3, complete(10, 20))).unwrap();

@@ -97,20 +97,74 @@ fn every_row_of_the_table() {
         ("runs, kept", World::expired(&keeps()), lookup(2, Report::Processing), "ignored=", vec![]),
         // Still processing.
         ("runs, driven", World::identified(&keeps()), lookup(1, Report::Processing), "processed", vec![]),
-        ("runs, searched", World::searching(&with(STATUS)), lookup(2, Report::Processing), "processed+evidence", vec![]),
+        (
+            "runs, searched",
+            World::searching(&with(STATUS)),
+            lookup(2, Report::Processing),
+            "processed+evidence",
+            vec![],
+        ),
         // An older `processing` never replaces a newer end (seed 1).
-        ("runs, behind the end", heard(World::searching(&keeps()), news("e", COMPLETED)), lookup(2, Report::Processing), "ignored=", vec![]),
+        (
+            "runs, behind the end",
+            heard(World::searching(&keeps()), news("e", COMPLETED)),
+            lookup(2, Report::Processing),
+            "ignored=",
+            vec![],
+        ),
         // A weaker source than what is known.
-        ("weaker, other usage", heard(World::identified(&keeps()), news("e", completed(10, 20))), stream(completed(10, 21)), "ignored=", vec![]),
-        ("weaker, other outcome", heard(World::identified(&keeps()), news("e", failed)), stream(COMPLETED), "ignored=", vec![]),
+        (
+            "weaker, other usage",
+            heard(World::identified(&keeps()), news("e", completed(10, 20))),
+            stream(completed(10, 21)),
+            "ignored=",
+            vec![],
+        ),
+        (
+            "weaker, other outcome",
+            heard(World::identified(&keeps()), news("e", failed)),
+            stream(COMPLETED),
+            "ignored=",
+            vec![],
+        ),
         // The same as what is known.
-        ("same, twice", heard(World::identified(&keeps()), news("e", completed(10, 20))), lookup(1, completed(10, 20)), "processed=", vec![]),
+        (
+            "same, twice",
+            heard(World::identified(&keeps()), news("e", completed(10, 20))),
+            lookup(1, completed(10, 20)),
+            "processed=",
+            vec![],
+        ),
         ("same, settled", exact(), lookup(1, completed(10, 20)), "processed", vec![]),
-        ("same by a weaker one", heard(World::identified(&keeps()), news("e", completed(10, 20))), stream(completed(10, 20)), "processed=", vec![]),
-        ("same without usage", heard(World::identified(&keeps()), news("e", completed(10, 20))), lookup(1, COMPLETED), "processed=", vec![]),
+        (
+            "same by a weaker one",
+            heard(World::identified(&keeps()), news("e", completed(10, 20))),
+            stream(completed(10, 20)),
+            "processed=",
+            vec![],
+        ),
+        (
+            "same without usage",
+            heard(World::identified(&keeps()), news("e", completed(10, 20))),
+            lookup(1, COMPLETED),
+            "processed=",
+            vec![],
+        ),
         // As strong as what is known, and different.
-        ("differs, driven", heard(World::identified(&keeps()), news("e", completed(10, 20))), lookup(1, completed(10, 21)), "quarantined", vec![]),
-        ("differs, searched", heard(World::searching(&keeps()), news("e", failed)), lookup(2, COMPLETED), "quarantined+evidence", vec![]),
+        (
+            "differs, driven",
+            heard(World::identified(&keeps()), news("e", completed(10, 20))),
+            lookup(1, completed(10, 21)),
+            "quarantined",
+            vec![],
+        ),
+        (
+            "differs, searched",
+            heard(World::searching(&keeps()), news("e", failed)),
+            lookup(2, COMPLETED),
+            "quarantined+evidence",
+            vec![],
+        ),
         ("differs, settled", exact(), stream(completed(10, 21)), "quarantined", vec![]),
         // End of an older attempt, the hold is kept.
         ("older attempt, owned", retried(&terms()), lookup(2, completed(10, 20)), "processed", vec![]),
@@ -121,25 +175,67 @@ fn every_row_of_the_table() {
         ("searched", World::searching(&keeps()), news("e", completed(10, 20)), "processed+evidence", vec![]),
         // End, the hold is kept beyond its deadline.
         ("kept, completed", World::expired(&keeps()), news("e", completed(10, 20)), "processed", vec![("settle", 50)]),
-        ("kept, above", World::expired(&keeps()), news("e", completed(100, 1_100)), "processed", vec![("settle", 2_100), ("overage", 200)]),
+        (
+            "kept, above",
+            World::expired(&keeps()),
+            news("e", completed(100, 1_100)),
+            "processed",
+            vec![("settle", 2_100), ("overage", 200)],
+        ),
         ("kept, no usage", World::expired(&keeps()), news("e", COMPLETED), "processed", vec![("settle", 2_100)]),
         ("kept, failed", World::expired(&keeps()), news("e", failed), "processed", vec![("release", 2_100)]),
         ("kept, cancelled", World::expired(&keeps()), news("e", cancelled), "processed", vec![("settle", 2_100)]),
         // End, the hold is disputed.
-        ("disputed", conflicting(), of(Source::Operator, Subject::Epoch { epoch: 2 }, completed(10, 22)), "quarantined", vec![]),
+        (
+            "disputed",
+            conflicting(),
+            of(Source::Operator, Subject::Epoch { epoch: 2 }, completed(10, 22)),
+            "quarantined",
+            vec![],
+        ),
         // End with usage, after a release by expiry.
-        ("released by expiry", World::expired(&releases()), news("e", completed(10, 20)), "corrected", vec![("late_settlement", 50)]),
-        ("released by expiry, failed", World::expired(&releases()), news("e", ended_as(Outcome::Failed, Some(usage(7, 0)))), "corrected", vec![("late_settlement", 7)]),
+        (
+            "released by expiry",
+            World::expired(&releases()),
+            news("e", completed(10, 20)),
+            "corrected",
+            vec![("late_settlement", 50)],
+        ),
+        (
+            "released by expiry, failed",
+            World::expired(&releases()),
+            news("e", ended_as(Outcome::Failed, Some(usage(7, 0)))),
+            "corrected",
+            vec![("late_settlement", 7)],
+        ),
         // End with usage that costs something else, after any other resolution.
         ("estimated, less", estimated(), lookup(1, completed(10, 20)), "corrected", vec![("correction", 50 - 612)]),
-        ("estimated, more", estimated(), lookup(1, completed(100, 700)), "corrected", vec![("correction", 1_500 - 612)]),
+        (
+            "estimated, more",
+            estimated(),
+            lookup(1, completed(100, 700)),
+            "corrected",
+            vec![("correction", 1_500 - 612)],
+        ),
         ("estimated, the same cost", estimated(), lookup(1, completed(100, 256)), "processed", vec![]),
         ("exact, by a stronger one", exact(), lookup(1, completed(10, 30)), "corrected", vec![("correction", 20)]),
         ("exact, above the hold", exact(), lookup(1, completed(100, 1_100)), "corrected", vec![("correction", 2_250)]),
-        ("released by an operator", operated(Operation::Release), news("e", completed(10, 20)), "corrected", vec![("correction", 50)]),
+        (
+            "released by an operator",
+            operated(Operation::Release),
+            news("e", completed(10, 20)),
+            "corrected",
+            vec![("correction", 50)],
+        ),
         // End without usage, after a release: it cannot be priced. After a settlement nothing changes.
         ("released, no usage", World::expired(&releases()), news("e", COMPLETED), "quarantined", vec![]),
-        ("released by an operator, no usage", operated(Operation::Release), news("e", COMPLETED), "quarantined", vec![]),
+        (
+            "released by an operator, no usage",
+            operated(Operation::Release),
+            news("e", COMPLETED),
+            "quarantined",
+            vec![],
+        ),
         ("estimated, no usage", estimated(), lookup(1, COMPLETED), "processed", vec![]),
         // Anything after a compensation.
         ("compensated", compensated(), lookup(1, completed(10, 30)), "ignored", vec![]),
@@ -329,7 +425,8 @@ fn what_a_refused_write_tells() {
         let refusal = world.ask(command).unwrap_err();
         late_signal(command, &refusal, world.now).map(|signal| signal.report)
     };
-    let finished = |source| UpstreamEnd { finish_reason: Some("stop".into()), usage: Some(usage(1, 2)), ..ended(source) };
+    let finished =
+        |source| UpstreamEnd { finish_reason: Some("stop".into()), usage: Some(usage(1, 2)), ..ended(source) };
     for (end_of_it, expected) in [
         (complete(10, 20), Some(completed(10, 20))),
         (UpstreamEnd { usage: None, ..complete(0, 0) }, Some(COMPLETED)),
@@ -473,7 +570,10 @@ fn usage_beyond_any_price() {
     let mut searched = World::searching(&keeps());
     searched.hear(news("e-1", absurd));
     assert_eq!(searched.say(&reconcile(2, ended(SourceEnd::Lost))), "done>completed+close");
-    assert_eq!((searched.books(), searched.live().reason), (vec![("settle", 2_100)], Some(ReasonCode::CompletedWithoutUsage)));
+    assert_eq!(
+        (searched.books(), searched.live().reason),
+        (vec![("settle", 2_100)], Some(ReasonCode::CompletedWithoutUsage))
+    );
     let mut released = World::expired(&releases());
     assert_eq!(released.hear(news("e-1", absurd)), "quarantined");
     assert_eq!(released.books(), [("release", 2_100)]);
@@ -484,10 +584,18 @@ fn usage_beyond_any_price() {
 fn what_was_reported_stands_above_how_the_socket_ended() {
     for (report, expected, books) in [
         (completed(10, 20), ("completed", "completed", "committed"), vec![("settle", 50)]),
-        (ended_as(Outcome::Incomplete, Some(usage(10, 20))), ("completed", "incomplete", "committed"), vec![("settle", 50)]),
+        (
+            ended_as(Outcome::Incomplete, Some(usage(10, 20))),
+            ("completed", "incomplete", "committed"),
+            vec![("settle", 50)],
+        ),
         (ended_as(Outcome::Failed, None), ("failed", "failed", "released"), vec![("release", 2_100)]),
         (ended_as(Outcome::Failed, Some(usage(10, 0))), ("failed", "failed", "committed"), vec![("settle", 10)]),
-        (ended_as(Outcome::Cancelled, Some(usage(10, 1))), ("cancelled", "cancelled", "committed"), vec![("settle", 12)]),
+        (
+            ended_as(Outcome::Cancelled, Some(usage(10, 1))),
+            ("cancelled", "cancelled", "committed"),
+            vec![("settle", 12)],
+        ),
     ] {
         for source in [SourceEnd::Body(EndClass::CutInsideEvent), SourceEnd::Aborted, SourceEnd::TooLarge] {
             let mut world = World::identified(&keeps());

@@ -4,13 +4,13 @@ use super::arrows;
 use holdfast_core::capability::Capabilities;
 use holdfast_core::dialect::Dialect;
 use holdfast_core::evidence::Disposition;
+use holdfast_core::finding::Source;
 use holdfast_core::ids::{AttemptId, GenerationId, Identity, ReservationId, TenantId};
 use holdfast_core::ledger::Posting;
 use holdfast_core::meter::EndClass;
 use holdfast_core::money::Micros;
 use holdfast_core::policy::{OnDisconnect, OnInterruption, Owner, SlotOnExpiry, Terms};
 use holdfast_core::pricing::ModelPrice;
-use holdfast_core::finding::Source;
 use holdfast_core::reconcile::Outcome;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{
@@ -163,13 +163,7 @@ pub(crate) const fn ended_as(outcome: Outcome, usage: Option<Usage>) -> Report {
 
 /// The answer of a lookup that this epoch asked for.
 pub(crate) fn lookup(epoch: u32, report: Report) -> Signal {
-    Signal {
-        event_id: None,
-        source: Source::Lookup,
-        subject: Subject::Epoch { epoch },
-        report,
-        observed_at: START,
-    }
+    Signal { event_id: None, source: Source::Lookup, subject: Subject::Epoch { epoch }, report, observed_at: START }
 }
 
 /// A verified callback about an operation.
