@@ -101,7 +101,8 @@ const fn status_of_refusal(refusal: &Refusal) -> u16 {
         | Refusal::ActionConflict
         | Refusal::VersionConflict { .. }
         | Refusal::PostingConflict
-        | Refusal::AlreadyResolved => 409,
+        | Refusal::AlreadyResolved
+        | Refusal::NotResolvedYet => 409,
         Refusal::IdempotencyKeyReused => 422,
         Refusal::ConcurrencyExceeded { .. } | Refusal::TooManyReaders => 429,
         Refusal::Misconfigured { .. } | Refusal::Unavailable { .. } => 503,

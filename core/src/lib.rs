@@ -8,7 +8,8 @@
 //! Tests cite them by number.
 //!
 //! 1. At most one settlement per reservation.
-//! 2. `held + settled + released = reserved`; a cost above the hold appears only as [`ledger::PostingKind::Overage`].
+//! 2. `held + settled + released = reserved`, as extended or reduced; a cost above the hold appears only as
+//!    [`ledger::PostingKind::Overage`], `LateSettlement`, `Correction` or `Compensation`.
 //! 3. The first terminal state is never overwritten.
 //! 4. Nothing is released while an attempt may still be live or a newer attempt owns.
 //! 5. Every received completion is recorded, late and stale ones too.

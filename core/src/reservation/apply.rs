@@ -10,7 +10,7 @@ use super::{Aggregate, Lifecycle, LogFacts, Reservation, Settlement, Tombstone, 
 use crate::evidence::Disposition;
 use crate::finding::Source;
 use crate::ids::{AttemptId, Identity};
-use crate::ledger::{Direction, Posting, PostingKind, ReasonCode, posting_id};
+use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
 use crate::meter::EndClass;
 use crate::policy::{Owner, Terms};
 use crate::reconcile::Outcome;
@@ -70,19 +70,12 @@ fn entomb(
     by: ResolvedBy,
     now: UnixMillis,
 ) -> Transition {
+    let id = posting_id(&identity.reservation, 0, PostingKind::Release, 1);
     let posting = Posting {
-        id: posting_id(&identity.reservation, 0, PostingKind::Release, 1),
-        kind: PostingKind::Release,
         reservation: Some(identity.reservation.clone()),
         generation: Some(identity.generation.clone()),
-        amount: terms.hold,
-        usage: None,
         price_version: Some(terms.price_version.clone()),
-        direction: Direction::Charge,
-        refers_to: None,
-        frees_slot: false,
-        reason: ReasonCode::NeverStarted,
-        decided_at: now,
+        ..Posting::new(id, PostingKind::Release, terms.hold, ReasonCode::NeverStarted, now)
     };
     let tombstone = Tombstone {
         identity: identity.clone(),

@@ -4,7 +4,7 @@ use super::attempt::{AbortCause, Accounted, Reported};
 use super::{Lifecycle, Reservation, ResponseHead, Settlement, UpstreamState};
 use crate::dialect::{error_envelope, error_terminal};
 use crate::finding::Source;
-use crate::ledger::{Posting, PostingKind, ReasonCode};
+use crate::ledger::{Posting, ReasonCode};
 use crate::meter::EndClass;
 use crate::money::{Micros, MoneyError};
 use crate::reconcile::Outcome;
@@ -147,7 +147,9 @@ impl Reservation {
         let accounted = verdict.charge.then(|| self.accounted(end));
         let usage = self.total_usage(accounted)?;
         let cost = usage.map_or(Ok(Micros::ZERO), |usage| self.charge_for(usage))?;
-        let postings = self.resolving_postings(usage, cost, verdict.ended.reason, now);
+        let mut ended = self.clone();
+        ended.attempt.accounted = accounted.or(self.attempt.accounted);
+        let postings = ended.resolving_postings(usage, cost, verdict.ended.reason, now);
         let settlement = if usage.is_some() { Settlement::Committed } else { Settlement::Released };
         let (head, terminal) = self.answer(end, &verdict, self.status(end));
         Ok(Conclusion { ended: verdict.ended, settlement, accounted, usage, postings, cost, head, terminal })
@@ -308,26 +310,6 @@ impl Reservation {
             Metered::AtLeast(_) if self.terms.price.hidden_output => self.hold(),
             Metered::AtLeast(_) => price.min(self.hold()),
         })
-    }
-
-    /// The postings that end the hold: a settlement with what is above it, or a release.
-    pub(super) fn resolving_postings(
-        &self,
-        usage: Option<Metered>,
-        cost: Micros,
-        reason: ReasonCode,
-        now: UnixMillis,
-    ) -> Vec<Posting> {
-        let hold = self.hold();
-        if usage.is_none() {
-            return vec![self.posting(PostingKind::Release, hold, None, reason, now)];
-        }
-        let mut postings = vec![self.posting(PostingKind::Settle, cost.min(hold), usage, reason, now)];
-        if cost > hold {
-            let above = cost.saturating_minus(hold);
-            postings.push(self.posting(PostingKind::Overage, above, usage, reason, now));
-        }
-        postings
     }
 
     /// What readers get: the provider's head where there is one, and at a bad end an error in their own dialect.

@@ -21,6 +21,7 @@ use super::command::{Reply, Transition};
 use super::conclude::{SourceEnd, UpstreamEnd, verdict};
 use super::record::Basis;
 use super::resolve::Kept;
+use super::signal::Which;
 use super::{Lifecycle, LogFacts, Reservation, ResolvedAs, Settlement, UpstreamState};
 use crate::finding::Source;
 use crate::ledger::{Direction, Posting, PostingKind, ReasonCode};
@@ -285,7 +286,7 @@ impl Reservation {
         next.attempt.accounted = Some(Accounted { metered: Metered::Exact(usage), source });
         next.attempt.conflict = false;
         next.review = None;
-        let (_, postings) = next.adjust(Some(usage), now)?;
+        let (_, postings) = next.adjust(Some(usage), Which::Owning, now)?;
         let mut transition = next.changed(Reply::Done);
         transition.postings = postings;
         Ok(transition)

@@ -1,10 +1,13 @@
 //! The postings that a reservation authors. It alone ends its hold; the tenant's side applies what is authored here.
 
+use super::attempt::{Accounted, Attempt};
 use super::{Reservation, Resolution, ResolvedAs};
-use crate::ledger::{Direction, Posting, PostingKind, ReasonCode, posting_id};
+use crate::ledger::{Direction, Observed, Posting, PostingKind, ReasonCode, UsageRecord, posting_id};
 use crate::money::Micros;
 use crate::time::UnixMillis;
 use crate::usage::Metered;
+use alloc::vec;
+use alloc::vec::Vec;
 
 impl Reservation {
     pub(super) fn posting(
@@ -17,20 +20,59 @@ impl Reservation {
     ) -> Posting {
         // Only what may happen more than once counts its versions; a settlement is the first and only one.
         let version = if kind.resolves_hold() { 1 } else { self.settlement_version.saturating_add(1) };
+        let id = posting_id(&self.identity.reservation, self.attempt.epoch(), kind, version);
         Posting {
-            id: posting_id(&self.identity.reservation, self.attempt.epoch(), kind, version),
-            kind,
             reservation: Some(self.identity.reservation.clone()),
             generation: Some(self.identity.generation.clone()),
-            amount,
             usage,
             price_version: Some(self.terms.price_version.clone()),
-            direction: Direction::Charge,
-            refers_to: None,
-            frees_slot: false,
-            reason,
-            decided_at,
+            ..Posting::new(id, kind, amount, reason, decided_at)
         }
+    }
+
+    /// What the given attempts are accounted with, to travel with the posting that stands on it. An attempt that is
+    /// accounted anew after the resolution makes a further record.
+    pub(super) fn usage_records<'a>(
+        &self,
+        attempts: impl Iterator<Item = &'a Attempt>,
+        now: UnixMillis,
+    ) -> Vec<UsageRecord> {
+        let record = |attempt: &Attempt| {
+            let Accounted { metered, source } = attempt.accounted?;
+            let observed = Observed {
+                source,
+                version: self.settlement_version.saturating_add(1),
+                epoch: attempt.epoch(),
+                usage: metered,
+                operation_id: attempt.operation_id.clone(),
+                at: now,
+            };
+            Some(UsageRecord::of(&self.identity, &self.terms, &attempt.id, observed))
+        };
+        attempts.filter_map(record).collect()
+    }
+
+    /// The postings that end the hold: a settlement with what is above it, or a release. The usage behind a settlement
+    /// travels with it.
+    pub(super) fn resolving_postings(
+        &self,
+        usage: Option<Metered>,
+        cost: Micros,
+        reason: ReasonCode,
+        now: UnixMillis,
+    ) -> Vec<Posting> {
+        let hold = self.hold();
+        if usage.is_none() {
+            return vec![self.posting(PostingKind::Release, hold, None, reason, now)];
+        }
+        let usage_records = self.usage_records(self.attempts(), now);
+        let settle = self.posting(PostingKind::Settle, cost.min(hold), usage, reason, now);
+        let mut postings = vec![Posting { usage_records, ..settle }];
+        if cost > hold {
+            let above = cost.saturating_minus(hold);
+            postings.push(self.posting(PostingKind::Overage, above, usage, reason, now));
+        }
+        postings
     }
 
     /// Remembers the posting that ends the hold: what comes later refers to it.
@@ -44,12 +86,12 @@ impl Reservation {
     /// A posting after the resolution, that brings what is charged to `cost`. `None` when it is that already: the same
     /// effect is never had twice.
     ///
-    /// After a release by expiry the first charge is a late settlement; everything else corrects (design 7).
+    /// `changed` is the attempt that is accounted anew. After a release by expiry the first charge is a late settlement; everything else corrects (design 7).
     pub(super) fn adjusting_posting(
         &self,
         cost: Micros,
         usage: Option<Metered>,
-        reason: ReasonCode,
+        changed: &Attempt,
         now: UnixMillis,
     ) -> Option<Posting> {
         let resolution = self.resolution.as_ref()?;
@@ -64,7 +106,9 @@ impl Reservation {
             && self.settlement_version == 0;
         let kind = if first_after_expiry { PostingKind::LateSettlement } else { PostingKind::Correction };
         let refers_to = Some(resolution.posting_id.clone());
-        Some(Posting { direction, refers_to, ..self.posting(kind, amount, usage, reason, now) })
+        let usage_records = self.usage_records(core::iter::once(changed), now);
+        let posting = self.posting(kind, amount, usage, ReasonCode::LateCompletion, now);
+        Some(Posting { direction, refers_to, usage_records, ..posting })
     }
 
     /// The reduction of an expired hold, of its slot, or of both; `None` when neither changes.

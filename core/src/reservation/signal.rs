@@ -107,7 +107,7 @@ pub struct SignalRow {
 
 /// Place of an attempt among the attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
+pub(super) enum Which {
     Owning,
     Past(usize),
 }
@@ -228,7 +228,7 @@ impl Reservation {
                 Ok((Disposition::Quarantined, Vec::new()))
             }
             (_, Settlement::Expired) => next.settle_late(exact, reported.outcome, log, now),
-            (_, Settlement::Committed | Settlement::Released) => next.adjust(exact, now),
+            (_, Settlement::Committed | Settlement::Released) => next.adjust(exact, which, now),
         };
         // An amount beyond all range is nothing to settle by itself.
         let (disposition, postings) = handled.unwrap_or_else(|MoneyError| {
@@ -268,6 +268,7 @@ impl Reservation {
     pub(super) fn adjust(
         &mut self,
         exact: Option<Usage>,
+        which: Which,
         now: UnixMillis,
     ) -> Result<(Disposition, Vec<Posting>), MoneyError> {
         if exact.is_none() {
@@ -280,7 +281,7 @@ impl Reservation {
         self.reconciliation = None;
         let usage = self.total_usage(self.attempt.accounted)?;
         let cost = usage.map_or(Ok(Micros::ZERO), |usage| self.charge_for(usage))?;
-        let posting = self.adjusting_posting(cost, usage, ReasonCode::LateCompletion, now);
+        let posting = self.adjusting_posting(cost, usage, self.attempt_at(which), now);
         self.usage = usage;
         self.cost = Some(cost);
         let Some(posting) = posting else {

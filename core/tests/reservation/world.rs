@@ -66,6 +66,8 @@ pub(crate) fn terms() -> Terms {
             input_micros_per_million: 1_000_000,
             output_micros_per_million: 2_000_000,
             cached_input_micros_per_million: None,
+            cache_write_micros_per_million: None,
+            reasoning_micros_per_million: None,
             hidden_output: false,
         },
         price_version: "v1".into(),
