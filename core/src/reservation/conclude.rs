@@ -248,7 +248,13 @@ impl Reservation {
         }
     }
 
-    const fn was_submitted(&self) -> bool {
+    /// The state of an attempt whose outcome stays open. Deciding about it sends nothing: what was never submitted stays
+    /// `prepared`.
+    pub(super) const fn open_upstream(&self) -> UpstreamState {
+        if self.was_submitted() { UpstreamState::Unknown } else { UpstreamState::Prepared }
+    }
+
+    pub(super) const fn was_submitted(&self) -> bool {
         self.attempt.submitted_at.is_some()
     }
 
