@@ -273,8 +273,11 @@ impl Reservation {
         now: UnixMillis,
     ) -> Result<Transition, Refusal> {
         let reason = decision.reason;
-        let mut conclusion =
-            self.conclude_as(verdict(Lifecycle::Expired, self.open_upstream(), reason, self.was_submitted()), end, now)?;
+        let mut conclusion = self.conclude_as(
+            verdict(Lifecycle::Expired, self.open_upstream(), reason, self.was_submitted()),
+            end,
+            now,
+        )?;
         let most = conclusion.cost;
         conclusion.settlement = if kept.disputed { Settlement::Disputed } else { Settlement::Expired };
         conclusion.postings = Vec::new();

@@ -7,7 +7,7 @@
 //! | found | then | disposition |
 //! |---|---|---|
 //! | the same event id | the recorded answer | as recorded |
-//! | no attempt of that operation | recorded, for review | `quarantined` |
+//! | no attempt of that operation, or one that was never sent | recorded, for review | `quarantined` |
 //! | still processing, after the end or of an older attempt | recorded | `ignored` |
 //! | still processing | noted; the search goes on | `processed_without_duplicate_effects` |
 //! | a weaker source than what is known | recorded | `ignored` |
@@ -125,7 +125,9 @@ enum News {
 impl Reservation {
     /// Handles a signal that has not been handled before.
     pub(super) fn signal(&self, signal: &Signal, log: &LogFacts, now: UnixMillis) -> Transition {
-        let Some(which) = self.which(&signal.subject) else {
+        // Nobody can truly say anything of what was provably never sent.
+        let sent = |which: &Which| self.attempt_at(*which).submitted_at.is_some();
+        let Some(which) = self.which(&signal.subject).filter(sent) else {
             return self.for_review(signal, now);
         };
         match signal.report {
