@@ -10,7 +10,7 @@
 //! | no attempt of that operation, or one that was never sent | recorded, for review | `quarantined` |
 //! | still processing, after the end or of an older attempt | recorded | `ignored` |
 //! | still processing | noted; the search goes on | `processed_without_duplicate_effects` |
-//! | a weaker source than what is known | recorded | `ignored` |
+//! | a weaker source than what is known, or our own count | recorded | `ignored` |
 //! | the same as what is known | recorded | `processed_without_duplicate_effects` |
 //! | as strong as what is known, and different | disputed: no rule prefers one of two equals | `quarantined` |
 //! | end of an older attempt, the hold is kept | attributed to that attempt | `processed_without_duplicate_effects` |
@@ -132,6 +132,10 @@ impl Reservation {
         };
         match signal.report {
             Report::Processing | Report::Unknown => self.still_open(signal, which, now),
+            // Our own count bounds a cost. It is no statement of anybody, and never exact.
+            Report::Ended { .. } if signal.source == Source::OwnCount => {
+                self.only_recorded(signal, Disposition::Ignored, now)
+            }
             Report::Ended { outcome, usage } => {
                 let reported = Reported { outcome, usage, source: signal.source };
                 match news(self.attempt_at(which), &reported) {
