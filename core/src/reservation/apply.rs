@@ -2,7 +2,7 @@
 //! them; a refused command changes nothing.
 
 use super::command::{Command, HistoryRow, Reply, ResolvedBy, Transition};
-use super::conclude::{SourceEnd, UpstreamEnd, terminal_usage};
+use super::conclude::{SourceEnd, UpstreamEnd, is_success, terminal_usage};
 use super::drive::start;
 use super::outbox::delivery;
 use super::signal::{Report, Signal, SignalRow, Subject};
@@ -243,7 +243,12 @@ pub fn late_signal(command: &Command, refusal: &Refusal, now: UnixMillis) -> Opt
 }
 
 fn outcome_of(end: &UpstreamEnd) -> Option<Outcome> {
+    let status = end.head.as_ref().map(|head| head.status);
     match end.source {
+        // Refused, or the provider's own error: it says that it failed.
+        SourceEnd::Body(_) if end.error_envelope || matches!(status, Some(300..=499)) => Some(Outcome::Failed),
+        // Of anything else that is no success, a gateway may be the author.
+        SourceEnd::Body(_) if status.is_some_and(|status| !is_success(status)) => None,
         SourceEnd::Body(EndClass::Complete) => Some(Outcome::Completed),
         SourceEnd::Body(EndClass::InBandError) => Some(Outcome::Failed),
         _ => None,
