@@ -91,6 +91,8 @@ impl Reservation {
         next.reconciliation = Some(Reconciliation {
             look_up: false,
             lookups: search.lookups.saturating_add(u32::from(search.look_up)),
+            // The provider's wish was for the time of this lookup. Evidence that is read twice takes it from nobody.
+            retry_after_ms: search.retry_after_ms.filter(|_| !search.look_up),
             next_at: now.plus(pause_ms),
             ..search
         });
@@ -255,7 +257,6 @@ impl Reservation {
             let same = search.next_at == later && search.look_up == look_up;
             search.next_at = later;
             search.look_up = look_up;
-            search.retry_after_ms = None;
             if same {
                 return Transition::unchanged(Reply::Done);
             }
