@@ -242,13 +242,11 @@ pub fn late_signal(command: &Command, refusal: &Refusal, now: UnixMillis) -> Opt
     })
 }
 
+/// A refusal or an error in the provider's own envelope is no completion, however whole its body is.
 fn outcome_of(end: &UpstreamEnd) -> Option<Outcome> {
-    let status = end.head.as_ref().map(|head| head.status);
+    let answered = end.head.as_ref().is_none_or(|head| is_success(head.status)) && !end.error_envelope;
     match end.source {
-        // Refused, or the provider's own error: it says that it failed.
-        SourceEnd::Body(_) if end.error_envelope || matches!(status, Some(300..=499)) => Some(Outcome::Failed),
-        // Of anything else that is no success, a gateway may be the author.
-        SourceEnd::Body(_) if status.is_some_and(|status| !is_success(status)) => None,
+        _ if !answered => None,
         SourceEnd::Body(EndClass::Complete) => Some(Outcome::Completed),
         SourceEnd::Body(EndClass::InBandError) => Some(Outcome::Failed),
         _ => None,

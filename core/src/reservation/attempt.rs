@@ -71,15 +71,25 @@ pub enum AbortCause {
     TotalTimeout,
 }
 
-/// What an authoritative source said that the attempt came to, the strongest so far.
+/// What is known with authority of what the attempt came to: of each part the strongest that was said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reported {
     /// What it came to.
     pub outcome: Outcome,
-    /// Its terminal usage, if it told.
-    pub usage: Option<Usage>,
-    /// Who said so.
+    /// Who said that.
     pub source: Source,
+    /// Its terminal usage, if anybody told.
+    pub usage: Option<Usage>,
+    /// Who told the usage.
+    pub usage_source: Source,
+}
+
+impl Reported {
+    /// One statement of one source.
+    #[must_use]
+    pub const fn by(source: Source, outcome: Outcome, usage: Option<Usage>) -> Self {
+        Self { outcome, source, usage, usage_source: source }
+    }
 }
 
 /// The usage that an attempt is accounted with.

@@ -279,7 +279,7 @@ impl Reservation {
     /// an end is never refused for what a provider counts.
     fn exact_usage(&self, end: &UpstreamEnd) -> Option<(Usage, Source)> {
         let streamed = terminal_usage(end).map(|usage| (usage, Source::Stream));
-        let reported = self.attempt.reported.and_then(|said| said.usage.map(|usage| (usage, said.source)));
+        let reported = self.attempt.reported.and_then(|said| said.usage.map(|usage| (usage, said.usage_source)));
         let stronger = match (reported, streamed) {
             (Some(reported), Some(streamed)) if reported.1.rank() < streamed.1.rank() => Some(streamed),
             (reported, streamed) => reported.or(streamed),

@@ -233,7 +233,7 @@ impl Reservation {
         if let Some(usage) = usage {
             let source = Source::Operator;
             self.terms.price.cost(&usage)?;
-            decided.attempt.reported = Some(Reported { outcome: Outcome::Completed, usage: Some(usage), source });
+            decided.attempt.reported = Some(Reported::by(source, Outcome::Completed, Some(usage)));
             decided.attempt.accounted = Some(Accounted { metered: Metered::Exact(usage), source });
         }
         if !self.lifecycle.is_terminal() {
@@ -282,7 +282,7 @@ impl Reservation {
     fn correct(&self, usage: Usage, now: UnixMillis) -> Result<Transition, Refusal> {
         let mut next = self.clone();
         let source = Source::Operator;
-        next.attempt.reported = Some(Reported { outcome: Outcome::Completed, usage: Some(usage), source });
+        next.attempt.reported = Some(Reported::by(source, Outcome::Completed, Some(usage)));
         next.attempt.accounted = Some(Accounted { metered: Metered::Exact(usage), source });
         next.attempt.conflict = false;
         next.review = None;

@@ -7,10 +7,10 @@
 //! | found | then | disposition |
 //! |---|---|---|
 //! | the same event id | the recorded answer | as recorded |
-//! | no attempt of that operation, or one that was never sent | recorded, for review | `quarantined` |
+//! | no attempt of that operation | recorded, for review | `quarantined` |
 //! | still processing, after the end or of an older attempt | recorded | `ignored` |
 //! | still processing | noted; the search goes on | `processed_without_duplicate_effects` |
-//! | a weaker source than what is known, or our own count | recorded | `ignored` |
+//! | a weaker source than what is known | recorded | `ignored` |
 //! | the same as what is known | recorded | `processed_without_duplicate_effects` |
 //! | as strong as what is known, and different | disputed: no rule prefers one of two equals | `quarantined` |
 //! | end of an older attempt, the hold is kept | attributed to that attempt | `processed_without_duplicate_effects` |
@@ -114,8 +114,10 @@ pub(super) enum Which {
 
 /// What becomes of a report, compared with what is known.
 enum News {
-    /// Nothing stronger was known: it stands from now on.
-    Accepted,
+    /// Something is known now that was not, or was said by somebody weaker.
+    Accepted(Reported),
+    /// Nothing is new but that somebody stronger says it too.
+    Confirmed(Reported),
     /// What is known says the same, or is stronger.
     Known(Disposition),
     /// As strong as what is known, and different.
@@ -125,23 +127,22 @@ enum News {
 impl Reservation {
     /// Handles a signal that has not been handled before.
     pub(super) fn signal(&self, signal: &Signal, log: &LogFacts, now: UnixMillis) -> Transition {
-        // Nobody can truly say anything of what was provably never sent.
-        let sent = |which: &Which| self.attempt_at(*which).submitted_at.is_some();
-        let Some(which) = self.which(&signal.subject).filter(sent) else {
+        let Some(which) = self.which(&signal.subject) else {
             return self.for_review(signal, now);
         };
         match signal.report {
+            // Our own count bounds a cost; it is nobody's statement (design 6).
+            _ if signal.source == Source::OwnCount => self.only_recorded(signal, Disposition::Ignored, now),
             Report::Processing | Report::Unknown => self.still_open(signal, which, now),
-            // Our own count bounds a cost. It is no statement of anybody, and never exact.
-            Report::Ended { .. } if signal.source == Source::OwnCount => {
-                self.only_recorded(signal, Disposition::Ignored, now)
-            }
+            // What was never sent cannot have ended: what is proved stays proved.
+            Report::Ended { .. } if self.attempt_at(which).submitted_at.is_none() => self.for_review(signal, now),
             Report::Ended { outcome, usage } => {
-                let reported = Reported { outcome, usage, source: signal.source };
-                match news(self.attempt_at(which), &reported) {
+                let said = Reported::by(signal.source, outcome, usage);
+                match news(self.attempt_at(which), said) {
                     News::Known(disposition) => self.only_recorded(signal, disposition, now),
                     News::Conflict => self.conflicting(signal, which, now),
-                    News::Accepted => self.accepted(signal, which, reported, log, now),
+                    News::Confirmed(reported) => self.confirmed(signal, which, reported, now),
+                    News::Accepted(reported) => self.accepted(signal, which, reported, log, now),
                 }
             }
         }
@@ -200,6 +201,14 @@ impl Reservation {
         Some(Effect::CollectEvidence { epoch })
     }
 
+    /// Somebody stronger says what is known: from now on it stands on that word, and nothing else follows.
+    fn confirmed(&self, signal: &Signal, which: Which, reported: Reported, now: UnixMillis) -> Transition {
+        let disposition = Disposition::ProcessedWithoutDuplicateEffects;
+        let mut next = self.clone();
+        next.attempt_at_mut(which).reported = Some(reported);
+        self.with_row(next.changed(Reply::Signal(disposition)), signal, disposition, now)
+    }
+
     /// A report that stands from now on, and what follows from it.
     fn accepted(
         &self,
@@ -217,7 +226,7 @@ impl Reservation {
         if which != Which::Owning || self.lifecycle.is_terminal() {
             attempt.upstream = upstream_of(attempt.upstream, reported.outcome);
             if let Some(usage) = exact {
-                attempt.accounted = Some(Accounted { metered: Metered::Exact(usage), source: reported.source });
+                attempt.accounted = Some(Accounted { metered: Metered::Exact(usage), source: reported.usage_source });
             }
         }
         if !self.lifecycle.is_terminal() {
@@ -232,6 +241,10 @@ impl Reservation {
             (_, Settlement::Disputed | Settlement::Pending) => {
                 next.ask_for_review(ReasonCode::LateCompletion, now);
                 Ok((Disposition::Quarantined, Vec::new()))
+            }
+            // What becomes known of an older attempt decides nothing about the one that the hold is kept for.
+            (_, Settlement::Expired) if self.attempt.reported.is_none() && which != Which::Owning => {
+                Ok((Disposition::ProcessedWithoutDuplicateEffects, Vec::new()))
             }
             (_, Settlement::Expired) => next.settle_late(exact, reported.outcome, log, now),
             (_, Settlement::Committed | Settlement::Released) => next.adjust(exact, which, now),
@@ -357,40 +370,35 @@ impl Reservation {
     }
 }
 
-/// Compares a report with what is known of the attempt.
-fn news(attempt: &Attempt, said: &Reported) -> News {
-    let Some(known) = known(attempt) else { return News::Accepted };
-    let (Some(known_usage), Some(said_usage)) = (known.usage, said.usage) else {
-        return news_without_usage(&known, said);
-    };
-    let first = (known.source, &(known.outcome, known_usage));
-    let second = (said.source, &(said.outcome, said_usage));
-    match prefer(first, second) {
-        Preference::First if first.1 == second.1 => News::Known(Disposition::ProcessedWithoutDuplicateEffects),
-        Preference::First => News::Known(Disposition::Ignored),
-        Preference::Second => News::Accepted,
-        Preference::Same => News::Known(Disposition::ProcessedWithoutDuplicateEffects),
-        Preference::Conflict => News::Conflict,
+/// Compares a report with what is known of the attempt: outcome with outcome, usage with usage, each by who says it.
+fn news(attempt: &Attempt, said: Reported) -> News {
+    let Some(known) = known(attempt) else { return News::Accepted(said) };
+    let by_outcome = prefer((known.source, &known.outcome), (said.source, &said.outcome));
+    if by_outcome == Preference::First && known.outcome != said.outcome {
+        return News::Known(Disposition::Ignored);
     }
-}
-
-/// Where one of the two tells no usage, what it came to is compared; usage that was missing is news.
-fn news_without_usage(known: &Reported, said: &Reported) -> News {
-    let adds_usage = known.usage.is_none() && said.usage.is_some();
-    match prefer((known.source, &known.outcome), (said.source, &said.outcome)) {
-        Preference::First if adds_usage && known.outcome == said.outcome => News::Accepted,
-        Preference::First if known.outcome == said.outcome => {
-            News::Known(Disposition::ProcessedWithoutDuplicateEffects)
-        }
-        Preference::First => News::Known(Disposition::Ignored),
-        Preference::Same if adds_usage => News::Accepted,
-        Preference::Same => News::Known(Disposition::ProcessedWithoutDuplicateEffects),
-        // A stronger source that repeats the outcome and has no usage takes none away.
-        Preference::Second if known.outcome == said.outcome && !adds_usage => {
-            News::Known(Disposition::ProcessedWithoutDuplicateEffects)
-        }
-        Preference::Second => News::Accepted,
-        Preference::Conflict => News::Conflict,
+    let by_usage = match (known.usage, said.usage) {
+        (_, None) => Preference::First,
+        (None, Some(_)) => Preference::Second,
+        (Some(before), Some(usage)) => prefer((known.usage_source, &before), (said.usage_source, &usage)),
+    };
+    if [by_outcome, by_usage].contains(&Preference::Conflict) {
+        return News::Conflict;
+    }
+    let mut merged = known;
+    if by_outcome == Preference::Second {
+        merged = Reported { outcome: said.outcome, source: said.source, ..merged };
+    }
+    if by_usage == Preference::Second {
+        merged = Reported { usage: said.usage, usage_source: said.usage_source, ..merged };
+    }
+    let same = (merged.outcome, merged.usage) == (known.outcome, known.usage);
+    let weaker_usage = said.usage.is_some() && by_usage == Preference::First && said.usage != known.usage;
+    match (same, merged == known) {
+        (false, _) => News::Accepted(merged),
+        (true, false) => News::Confirmed(merged),
+        (true, true) if weaker_usage => News::Known(Disposition::Ignored),
+        (true, true) => News::Known(Disposition::ProcessedWithoutDuplicateEffects),
     }
 }
 
@@ -407,9 +415,9 @@ fn known(attempt: &Attempt) -> Option<Reported> {
     };
     match attempt.accounted {
         Some(Accounted { metered: Metered::Exact(usage), source }) => {
-            Some(Reported { outcome, usage: Some(usage), source })
+            Some(Reported { usage: Some(usage), usage_source: source, ..Reported::by(Source::Stream, outcome, None) })
         }
-        _ => Some(Reported { outcome, usage: None, source: Source::Stream }),
+        _ => Some(Reported::by(Source::Stream, outcome, None)),
     }
 }
 

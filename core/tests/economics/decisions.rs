@@ -26,6 +26,8 @@ fn price() -> ModelPrice {
         input_micros_per_million: 3_000_000,
         output_micros_per_million: 15_000_000,
         cached_input_micros_per_million: None,
+        cache_write_micros_per_million: None,
+        reasoning_micros_per_million: None,
         hidden_output: false,
     }
 }
