@@ -173,8 +173,11 @@ impl Reservation {
         let unsent = self.attempt.submitted_at.is_none()
             || matches!(end.source, SourceEnd::NoResponse { provably_unsent: true });
         let answered = match (end.source, self.status(end)) {
-            (SourceEnd::Body(EndClass::Complete | EndClass::InBandError), _) | (_, Some(300..=499)) => true,
-            (SourceEnd::Body(_), Some(_)) => end.error_envelope,
+            (_, Some(300..=499)) => true,
+            (SourceEnd::Body(_), Some(_)) if end.error_envelope => true,
+            // Whole or not: what is no success and not the provider's own error may come from a gateway in front of it.
+            (_, Some(status)) if !is_success(status) => false,
+            (SourceEnd::Body(EndClass::Complete | EndClass::InBandError), _) => true,
             _ => false,
         };
         self.terms.capabilities.outlives_socket() && !unsent && !answered && self.attempt.reported.is_none()
@@ -248,7 +251,13 @@ impl Reservation {
         }
     }
 
-    const fn was_submitted(&self) -> bool {
+    /// The state of an attempt whose outcome stays open. Deciding about it sends nothing: what was never submitted stays
+    /// `prepared`.
+    pub(super) const fn open_upstream(&self) -> UpstreamState {
+        if self.was_submitted() { UpstreamState::Unknown } else { UpstreamState::Prepared }
+    }
+
+    pub(super) const fn was_submitted(&self) -> bool {
         self.attempt.submitted_at.is_some()
     }
 

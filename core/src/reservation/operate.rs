@@ -22,7 +22,7 @@ use super::conclude::{SourceEnd, UpstreamEnd, verdict};
 use super::record::Basis;
 use super::resolve::Kept;
 use super::signal::Which;
-use super::{Lifecycle, LogFacts, Reservation, ResolvedAs, Settlement, UpstreamState};
+use super::{Lifecycle, LogFacts, Reservation, ResolvedAs, Settlement};
 use crate::finding::Source;
 use crate::ledger::{Direction, Posting, PostingKind, ReasonCode};
 use crate::money::Micros;
@@ -237,7 +237,7 @@ impl Reservation {
             decided.attempt.accounted = Some(Accounted { metered: Metered::Exact(usage), source });
         }
         if !self.lifecycle.is_terminal() {
-            let verdict = verdict(Lifecycle::Expired, UpstreamState::Unknown, reason, usage.is_some());
+            let verdict = verdict(Lifecycle::Expired, self.open_upstream(), reason, usage.is_some());
             return decided.resolve_as(verdict, ResolvedAs::Operator, basis, end, log, now);
         }
         if usage.is_none() {

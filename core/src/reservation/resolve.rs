@@ -91,6 +91,8 @@ impl Reservation {
         next.reconciliation = Some(Reconciliation {
             look_up: false,
             lookups: search.lookups.saturating_add(u32::from(search.look_up)),
+            // The provider's wish was for the time of this lookup. Evidence that is read twice takes it from nobody.
+            retry_after_ms: search.retry_after_ms.filter(|_| !search.look_up),
             next_at: now.plus(pause_ms),
             ..search
         });
@@ -174,12 +176,11 @@ impl Reservation {
         now: UnixMillis,
     ) -> Result<Transition, Refusal> {
         use Lifecycle::Expired;
-        use UpstreamState::Unknown;
-        let reason = decision.reason;
+        let (reason, open) = (decision.reason, self.open_upstream());
         let resolved = match decision.action {
             Action::Release { basis: ReleaseBasis::Unexecuted } => (self.lost_verdict(), ResolvedAs::Observed),
             Action::Release { basis: ReleaseBasis::Expiry { .. } } => {
-                (verdict(Expired, Unknown, reason, false), ResolvedAs::Expiry)
+                (verdict(Expired, open, reason, false), ResolvedAs::Expiry)
             }
             Action::Finalize { basis: FinalizeBasis::Evidence } => {
                 return self.finalize_by_evidence(decision, end, log, now);
@@ -188,7 +189,7 @@ impl Reservation {
                 (self.lost_verdict(), ResolvedAs::Observed)
             }
             Action::Finalize { basis: FinalizeBasis::Estimate } => {
-                (verdict(Expired, Unknown, reason, true), ResolvedAs::Expiry)
+                (verdict(Expired, open, reason, self.was_submitted()), ResolvedAs::Expiry)
             }
             Action::Retry => return Ok(self.plan_retry(end, now)),
             Action::Defer { until, look_up } => return Ok(self.defer(until, look_up, now)),
@@ -256,7 +257,6 @@ impl Reservation {
             let same = search.next_at == later && search.look_up == look_up;
             search.next_at = later;
             search.look_up = look_up;
-            search.retry_after_ms = None;
             if same {
                 return Transition::unchanged(Reply::Done);
             }
@@ -274,8 +274,11 @@ impl Reservation {
         now: UnixMillis,
     ) -> Result<Transition, Refusal> {
         let reason = decision.reason;
-        let mut conclusion =
-            self.conclude_as(verdict(Lifecycle::Expired, UpstreamState::Unknown, reason, true), end, now)?;
+        let mut conclusion = self.conclude_as(
+            verdict(Lifecycle::Expired, self.open_upstream(), reason, self.was_submitted()),
+            end,
+            now,
+        )?;
         let most = conclusion.cost;
         conclusion.settlement = if kept.disputed { Settlement::Disputed } else { Settlement::Expired };
         conclusion.postings = Vec::new();
