@@ -160,8 +160,8 @@ impl Reservation {
 
     fn perform(&self, action: &OperatorAction, log: &LogFacts, now: UnixMillis) -> Result<Transition, Refusal> {
         let by_operator = Basis::Operator(action);
-        // What the stored log says is not asked for here: an operator states what is to be.
-        let end = UpstreamEnd::by(SourceEnd::Lost);
+        // The stored log is not read here, so what an attempt may have used is bounded by the most.
+        let end = UpstreamEnd { content_bytes: u64::MAX, ..UpstreamEnd::by(SourceEnd::Lost) };
         match &action.operation {
             Operation::Release => {
                 self.require(self.settlement.holds() && self.nothing_lives())?;
@@ -286,7 +286,7 @@ impl Reservation {
         next.attempt.accounted = Some(Accounted { metered: Metered::Exact(usage), source });
         next.attempt.conflict = false;
         next.review = None;
-        let (_, postings) = next.adjust(Some(usage), Which::Owning, now)?;
+        let (_, postings) = next.adjust(Some(usage), Which::Owning, ReasonCode::OperatorDecision, now)?;
         let mut transition = next.changed(Reply::Done);
         transition.postings = postings;
         Ok(transition)
