@@ -1,11 +1,37 @@
-//! The operator's tables, as they stand in the Worker's variables: providers, tenants, limits.
+//! The operator's tables, as they stand in the Worker's variables (providers, limits), and the tenant's document.
 //! Parsing is strict and happens before any request is served from them.
+//!
+//! A tenant's document is read by [`read_config`], which names all that is wrong with it at once. Its form is that of
+//! [`TenantConfig`]: the published JSON Schema ([`CONFIG_SCHEMA`]) is made from the types, and what it finds is found by
+//! walking the document along it; what the types cannot say (a provider that is not there, deadlines that contradict each
+//! other) is checked afterwards. A fault hides others only where they would be concluded from it.
+
+mod check;
+mod choice;
+mod document;
+mod fault;
+#[cfg(feature = "schema")]
+mod generated;
+mod origin;
+mod routes;
+mod shape;
+mod tenant;
+mod version;
+
+pub use check::{Accepted, CONFIG_SCHEMA, Reading, check_config, read_config};
+pub use choice::{ConfigCheck, Facts, Mismatch, PassedOver, RouteChoice, RouteTrial, TrialRequest, try_route};
+pub use fault::{ConfigFault, FAULTS_MAX, FaultCode};
+#[cfg(feature = "schema")]
+pub use generated::generated_schema;
+pub use origin::{is_web_origin, is_webhook_url, origin_is_allowed};
+pub use tenant::{Budget, ChosenBy, Period, TenantConfig, Webhook, WebhookEvent};
+pub use version::{ConfigVersion, put};
 
 use crate::dialect::Dialect;
 use crate::ids::TenantId;
 use crate::money::Micros;
-use crate::policy::Route;
 use crate::pricing::PriceList;
+use crate::refusal::Refusal;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -47,32 +73,9 @@ pub struct KeyEntry {
     pub digest: String,
 }
 
-/// The time over which a budget is counted, in UTC.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Period {
-    /// A calendar day.
-    Day,
-    /// A calendar month.
-    #[default]
-    Month,
-}
-
-/// Upper limit for what a tenant may hold and spend in a period.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Budget {
-    /// The limit.
-    pub limit_micros: Micros,
-    /// The time over which it counts.
-    #[serde(default)]
-    pub period: Period,
-}
-
-/// A tenant, as configured by the operator.
+/// A tenant, as the operator declares it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TenantConfig {
+pub struct DeclaredTenant {
     /// Id; part of every key of the tenant.
     pub id: TenantId,
     /// Its keys.
@@ -80,18 +83,9 @@ pub struct TenantConfig {
     /// Credit granted in total. Raising it posts the difference as a further grant; a lower one
     /// takes nothing back.
     pub grant_micros: Micros,
-    /// Limit per period; none when absent.
-    #[serde(default)]
-    pub budget: Option<Budget>,
-    /// Requests that may hold a slot at once.
-    #[serde(default = "default_concurrency")]
-    pub concurrency: u32,
-    /// Routes; first match wins.
-    pub routes: Vec<Route>,
-}
-
-fn default_concurrency() -> u32 {
-    32
+    /// Its own document. A misspelt member of the declaration counts as one of it, and is refused.
+    #[serde(skip)]
+    pub config: TenantConfig,
 }
 
 /// Bounds on everything. Bytes and milliseconds.
@@ -185,37 +179,54 @@ pub fn parse_providers(json: &str) -> Result<Vec<Provider>, ConfigError> {
 /// Reads `TENANTS` and checks it against the providers.
 ///
 /// # Errors
-/// [`ConfigError`] naming the tenant and route that cannot work.
-pub fn parse_tenants(json: &str, providers: &[Provider]) -> Result<Vec<TenantConfig>, ConfigError> {
-    let tenants: Vec<TenantConfig> = parse_each("TENANTS", json)?;
-    let mut ids = BTreeSet::new();
-    for tenant in &tenants {
-        if !ids.insert(tenant.id.as_str()) {
-            return Err(ConfigError(format!("TENANTS: id `{}` is given twice", tenant.id)));
+/// [`ConfigError`] naming the tenant and what cannot work.
+pub fn parse_tenants(json: &str, providers: &[Provider]) -> Result<Vec<DeclaredTenant>, ConfigError> {
+    let documents: Vec<serde_json::Map<String, serde_json::Value>> = parse_each("TENANTS", json)?;
+    let mut tenants: Vec<DeclaredTenant> = Vec::new();
+    for (index, mut document) in documents.into_iter().enumerate() {
+        let declared = ["id", "keys", "grant_micros"]
+            .into_iter()
+            .filter_map(|name| document.remove(name).map(|value| (name.to_string(), value)));
+        let declared = serde_json::Value::Object(declared.collect());
+        let declared: DeclaredTenant =
+            serde_json::from_value(declared).map_err(|error| ConfigError(format!("TENANTS[{index}]: {error}")))?;
+        let config = parse_tenant_config(&serde_json::Value::Object(document).to_string(), providers)
+            .map_err(|ConfigError(error)| ConfigError(format!("TENANTS: tenant `{}`: {error}", declared.id)))?;
+        if tenants.iter().any(|tenant| tenant.id == declared.id) {
+            return Err(ConfigError(format!("TENANTS: id `{}` is given twice", declared.id)));
         }
-        if tenant.concurrency == 0 {
-            return Err(ConfigError(format!("TENANTS: tenant `{}`: `concurrency` must be above zero", tenant.id)));
-        }
-        if let Some(key) = tenant.keys.iter().find(|key| !is_digest(&key.digest)) {
-            let (tenant, key) = (&tenant.id, &key.id);
+        if let Some(key) = declared.keys.iter().find(|key| !is_digest(&key.digest)) {
+            let (tenant, key) = (&declared.id, &key.id);
             return Err(ConfigError(format!(
                 "TENANTS: tenant `{tenant}`, key `{key}`: `digest` must be 64 lower-case hex digits"
             )));
         }
-        for route in &tenant.routes {
-            let complaint = match route.contradiction() {
-                Some(reason) => Some(reason.to_string()),
-                None if providers.iter().all(|provider| provider.name != route.provider) => {
-                    Some(format!("unknown provider `{}`", route.provider))
-                }
-                None => None,
-            };
-            if let Some(reason) = complaint {
-                return Err(ConfigError(format!("TENANTS: tenant `{}`, route `{}`: {reason}", tenant.id, route.name)));
-            }
-        }
+        tenants.push(DeclaredTenant { config, ..declared });
     }
     Ok(tenants)
+}
+
+/// Reads a tenant's document and checks it against the providers.
+///
+/// # Errors
+/// [`ConfigError`] that names every fault.
+pub fn parse_tenant_config(json: &str, providers: &[Provider]) -> Result<TenantConfig, ConfigError> {
+    let reading = read_config(json, providers, &Limits::default());
+    let faults = || {
+        let faults: Vec<String> =
+            reading.errors.iter().map(|fault| format!("{}: {}", fault.path, fault.reason)).collect();
+        ConfigError(faults.join("; "))
+    };
+    reading.accepted.as_ref().map(|accepted| accepted.config.clone()).ok_or_else(faults)
+}
+
+/// The provider of a name.
+///
+/// # Errors
+/// [`Refusal::Unavailable`] when there is none: it was there when the configuration was read.
+pub(crate) fn provider_of<'a>(providers: &'a [Provider], name: &str) -> Result<&'a Provider, Refusal> {
+    let missing = || Refusal::Unavailable { what: format!("provider `{name}` is not configured") };
+    providers.iter().find(|provider| provider.name == name).ok_or_else(missing)
 }
 
 fn is_digest(text: &str) -> bool {
@@ -248,48 +259,9 @@ pub fn parse_limits(json: Option<&str>) -> Result<Limits, ConfigError> {
     }
 }
 
-/// Whether secrets may be sent to `origin`: `https`, or `http` to this very machine. No path, query, user or fragment.
-#[must_use]
-pub fn origin_is_allowed(origin: &str) -> bool {
-    let (host_and_port, loopback_only) = match (origin.strip_prefix("https://"), origin.strip_prefix("http://")) {
-        (Some(rest), _) => (rest, false),
-        (_, Some(rest)) => (rest, true),
-        _ => return false,
-    };
-    let (host, port) = match host_and_port.rsplit_once(':') {
-        Some((host, port)) => (host, Some(port)),
-        None => (host_and_port, None),
-    };
-    let host_is_plain = !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'-');
-    let port_is_plain = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0));
-    host_is_plain && port_is_plain && (!loopback_only || host == "127.0.0.1" || host == "localhost")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn origins() {
-        for good in ["https://api.openai.com", "https://a.b:8443", "http://127.0.0.1:9", "http://localhost:80"] {
-            assert!(origin_is_allowed(good), "{good}");
-        }
-        for bad in [
-            "http://api.openai.com",
-            "https://a/b",
-            "https://u@a",
-            "https://a#b",
-            "https://a?b",
-            "https://",
-            "https://a:0",
-            "https://a:99999",
-            "http://127.0.0.1.evil.example",
-            "ftp://a",
-            "https://[::1]",
-        ] {
-            assert!(!origin_is_allowed(bad), "{bad}");
-        }
-    }
 
     #[test]
     fn faults_are_named() {
@@ -301,7 +273,7 @@ mod tests {
         };
         assert!(tenant(r#"{"name":"r","provider":"p"}"#).is_ok());
         let ConfigError(message) = tenant(r#"{"name":"r","provider":"q"}"#).unwrap_err();
-        assert_eq!(message, "TENANTS: tenant `t`, route `r`: unknown provider `q`");
+        assert_eq!(message, "TENANTS: tenant `t`: routes[0].provider: no provider is called `q`");
         assert!(tenant(r#"{"name":"r","provider":"p","grace":1}"#).is_err(), "a misspelt member is refused");
         assert!(parse_limits(Some(r#"{"batch_ms":0}"#)).is_err());
         assert!(parse_limits(Some(r#"{"body_ms":0}"#)).is_err());

@@ -22,10 +22,11 @@ mod postings;
 #[path = "tenant/world.rs"]
 mod world;
 
+use holdfast_core::economics::{Artifact, PerMille, Workload};
 use holdfast_core::ids::{AttemptId, TenantId};
 use holdfast_core::key::KeyDigest;
 use holdfast_core::ledger::{Posting, PostingKind, ReasonCode};
-use holdfast_core::policy::OnDisconnect;
+use holdfast_core::policy::{OnDisconnect, OnExpiry, OnInterruption, SlotOnExpiry};
 use holdfast_core::refusal::Refusal;
 use holdfast_core::tenant::{Admit, HoldState, due_after_start, key_is_valid};
 use holdfast_core::time::UnixMillis;
@@ -81,7 +82,7 @@ fn refusals_of_an_admission_stand_in_their_order() {
         (Refusal::ModelNotPriced { model: "unknown".into() }, |_, call| call.model = "priceless".into()),
         (Refusal::AmountOutOfRange, |_, call| call.model = "m".into()),
         (Refusal::BudgetExhausted, |_, call| call.body_bytes = 20),
-        (Refusal::ConcurrencyExceeded { limit: 1 }, |world, _| world.config.concurrency = 2),
+        (Refusal::ConcurrencyExceeded { limit: 1 }, |world, _| world.config.config.concurrency = 2),
     ];
     for (refusal, repair) in ladder {
         let before = world.clone();
@@ -120,7 +121,7 @@ fn a_repeated_admit_holds_once() {
         Ok(first.clone())
     );
     assert_eq!(world, before);
-    world.config.routes.clear();
+    world.config.config.routes.clear();
     world.settle(&settled(1, 3), START).unwrap();
     assert_eq!(world.admit(&call, later), Ok(first), "what was admitted stays admitted under its terms");
     let mixed = Admit {
@@ -193,6 +194,29 @@ fn terms_are_the_first_matching_route_within_its_caps() {
     assert!(!terms(|call| call.streaming = false).strip_usage);
     assert_eq!(terms(|call| call.max_output_tokens = Some(5_000)).max_output_tokens, 50, "lowered to the route's cap");
     assert_eq!(terms(|call| call.choices = 0).output_bound_tokens, 10, "at least one choice");
+}
+
+/// Design 11: every policy of the route is pinned, with the presets of its workload; without a match the default route.
+#[test]
+fn terms_have_the_policies_of_their_route() {
+    let routes = r#"{"name":"night","match":{"workload":"batch"},"provider":"p","on_expiry":{"credit":"escalate","slot":"release"},
+         "on_interruption":"quarantine","escalate_above_micros":7,"expected_ms":5000,"re_ask_prior_per_mille":80,
+         "artifact":{"has_home":true},"retention_s":9,"observation_ms":11}"#;
+    let mut world = World::new(config(1_000_000, 1_000_000, 4, routes));
+    let night = Admit { workload: Some(Workload::Batch), ..request(1, 20) };
+    assert_eq!(world.admit(&request(1, 20), START), Err(Refusal::NoRoute), "it names no workload");
+    let terms = world.admit(&night, START).unwrap().terms;
+    assert_eq!((terms.workload, terms.grace_ms, terms.total_ms), (Workload::Batch, 60_000, 1_800_000));
+    assert_eq!((terms.on_expiry, terms.slot_on_expiry), (Some(OnExpiry::Escalate), SlotOnExpiry::Release));
+    assert_eq!((terms.on_interruption, terms.escalate_above), (OnInterruption::Quarantine, Some(micros(7))));
+    assert_eq!((terms.expected_ms, terms.retention_s, terms.observation_ms), (Some(5_000), 9, 11));
+    assert_eq!(terms.re_ask_prior_per_mille.map(PerMille::get), Some(80));
+    let artifact = Artifact { long: Some(true), has_home: Some(true), reproducible: None };
+    assert_eq!(terms.artifact, artifact, "nobody watches a batch job");
+
+    world.config.config.default_route = Some("night".into());
+    let terms = world.admit(&request(2, 20), START).unwrap().terms;
+    assert_eq!((terms.route.as_str(), terms.workload), ("night", Workload::Batch));
 }
 
 /// Raising the configured credit grants the difference once; lowering it takes nothing back.

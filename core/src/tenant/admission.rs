@@ -1,12 +1,13 @@
 //! Admission: key, idempotency, route, price, budget, slot, in this order; then the hold.
 
 use super::{Hold, HoldState, IdempotencyRow, PeriodState, PostedRows, TenantState, period_key, post};
-use crate::config::{Limits, Provider, TenantConfig};
+use crate::config::{DeclaredTenant, Facts, Limits, Provider, TenantConfig, provider_of};
+use crate::economics::Workload;
 use crate::ids::{AttemptId, Identity};
 use crate::key::KeyDigest;
 use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
 use crate::money::Micros;
-use crate::policy::{OnDisconnect, OnInterruption, Owner, Route, SlotOnExpiry, Terms};
+use crate::policy::{OnDisconnect, Terms, resolve_on_disconnect};
 use crate::refusal::Refusal;
 use crate::time::UnixMillis;
 use alloc::collections::BTreeMap;
@@ -45,6 +46,9 @@ pub struct Admit {
     pub on_disconnect: Option<OnDisconnect>,
     /// The client's idempotency key.
     pub idempotency_key: Option<String>,
+    /// The kind of work that the client says it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<Workload>,
 }
 
 impl Admit {
@@ -58,6 +62,8 @@ impl Admit {
 /// The stored rows that admission depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmitContext<'a> {
+    /// Who the tenant is.
+    pub account: &'a DeclaredTenant,
     /// The tenant as configured.
     pub config: &'a TenantConfig,
     /// All providers.
@@ -128,7 +134,7 @@ pub fn admit(
     admit: &Admit,
     now: UnixMillis,
 ) -> Result<(Admitted, Option<AdmissionRows>), Refusal> {
-    if !key_is_valid(context.config, &admit.key) || admit.identity.tenant != context.config.id {
+    if !key_is_valid(context.account, &admit.key) || admit.identity.tenant != context.account.id {
         return Err(Refusal::InvalidKey);
     }
     if let Some(hold) = context.same_generation {
@@ -183,8 +189,8 @@ pub fn admit(
 
 /// Whether a digest belongs to a key of the tenant. Every stored digest is compared, so the time tells nothing.
 #[must_use]
-pub fn key_is_valid(config: &TenantConfig, key: &KeyDigest) -> bool {
-    config.keys.iter().fold(false, |found, entry| key.matches(&entry.digest) | found)
+pub fn key_is_valid(account: &DeclaredTenant, key: &KeyDigest) -> bool {
+    account.keys.iter().fold(false, |found, entry| key.matches(&entry.digest) | found)
 }
 
 /// Whether `amount` more may be held: within the credit, and within what the period still allows.
@@ -203,41 +209,35 @@ pub(super) fn check_budget(
 }
 
 fn terms(context: &AdmitContext<'_>, admit: &Admit) -> Result<Terms, Refusal> {
-    let route = context
-        .config
-        .routes
-        .iter()
-        .find(|route| route.matches.matches(&admit.path, &admit.model, &admit.headers))
-        .ok_or(Refusal::NoRoute)?;
-    let provider = context
-        .providers
-        .iter()
-        .find(|provider| provider.name == route.provider)
-        .ok_or_else(|| Refusal::Unavailable { what: format!("provider `{}` is not configured", route.provider) })?;
-    let on_disconnect = resolve_policy(route, admit)?;
+    let facts = Facts { path: &admit.path, model: &admit.model, headers: &admit.headers, workload: admit.workload };
+    let (_, route, _) = context.config.choose(&facts).ok_or(Refusal::NoRoute)?;
+    let provider = provider_of(context.providers, &route.provider)?;
+    let policies = route.policies();
+    let on_disconnect = resolve_on_disconnect(&policies, admit.on_disconnect)?;
     let price =
         provider.prices.price_of(&admit.model).ok_or_else(|| Refusal::ModelNotPriced { model: admit.model.clone() })?;
     let max_output_tokens =
-        admit.max_output_tokens.map_or(route.max_output_tokens, |wanted| wanted.min(route.max_output_tokens));
+        admit.max_output_tokens.map_or(policies.max_output_tokens, |wanted| wanted.min(policies.max_output_tokens));
     let output_bound_tokens = max_output_tokens.saturating_mul(u64::from(admit.choices.max(1)));
     Ok(Terms {
+        config_version: 0,
         route: route.name.clone(),
         provider: provider.name.clone(),
         dialect: provider.dialect,
         path: admit.path.clone(),
         model: admit.model.clone(),
         streaming: admit.streaming,
-        owner: route.owner,
+        owner: policies.owner,
         on_disconnect,
-        grace_ms: if route.owner == Owner::Edge { 0 } else { route.grace_ms },
-        keep_partial: route.keep_partial,
-        lease_ms: route.lease_ms,
-        first_byte_ms: route.first_byte_ms,
-        idle_ms: route.idle_ms,
-        total_ms: route.total_ms,
-        observation_ms: route.observation_ms,
-        retention_s: route.retention_s,
-        strip_usage: admit.streaming && route.include_usage && !admit.include_usage,
+        grace_ms: policies.grace_ms,
+        keep_partial: policies.keep_partial,
+        lease_ms: policies.lease_ms,
+        first_byte_ms: policies.first_byte_ms,
+        idle_ms: policies.idle_ms,
+        total_ms: policies.total_ms,
+        observation_ms: policies.observation_ms,
+        retention_s: policies.retention_s,
+        strip_usage: admit.streaming && policies.include_usage && !admit.include_usage,
         max_output_tokens,
         input_bound_tokens: admit.body_bytes,
         output_bound_tokens,
@@ -246,21 +246,17 @@ fn terms(context: &AdmitContext<'_>, admit: &Admit) -> Result<Terms, Refusal> {
         // The most that it can cost: every byte of the body an input token, every output token used.
         hold: price.worst_case(admit.body_bytes, output_bound_tokens)?,
         capabilities: provider.dialect.capabilities(),
-        on_expiry: None,
-        slot_on_expiry: SlotOnExpiry::default(),
-        on_interruption: OnInterruption::default(),
-        escalate_above: None,
-        watch_ms: 0,
-        expected_ms: None,
+        on_expiry: policies.on_expiry.credit,
+        slot_on_expiry: policies.on_expiry.slot,
+        on_interruption: policies.on_interruption,
+        escalate_above: policies.escalate_above_micros,
+        watch_ms: policies.watch_ms,
+        expected_ms: policies.expected_ms,
+        workload: policies.workload,
+        artifact: policies.artifact,
+        re_ask_prior_per_mille: policies.re_ask_prior_per_mille,
+        user_time: policies.user_time,
     })
-}
-
-fn resolve_policy(route: &Route, admit: &Admit) -> Result<OnDisconnect, Refusal> {
-    match admit.on_disconnect {
-        None => Ok(route.on_disconnect),
-        Some(wanted) if wanted == route.on_disconnect || route.allow_override => Ok(wanted),
-        Some(_) => Err(Refusal::OverrideNotAllowed),
-    }
 }
 
 impl PeriodState {

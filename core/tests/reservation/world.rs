@@ -41,6 +41,7 @@ pub(crate) fn identity(n: u8) -> Identity {
 
 pub(crate) fn terms() -> Terms {
     Terms {
+        config_version: 1,
         route: "r".into(),
         provider: "p".into(),
         dialect: Dialect::OpenaiChat,
@@ -79,6 +80,10 @@ pub(crate) fn terms() -> Terms {
         escalate_above: None,
         watch_ms: 0,
         expected_ms: None,
+        workload: Default::default(),
+        artifact: Default::default(),
+        re_ask_prior_per_mille: None,
+        user_time: None,
     }
 }
 

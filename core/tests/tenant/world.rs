@@ -1,7 +1,7 @@
 //! A tenant's rows in memory, kept as the object keeps them in SQLite: load, apply, store.
 
 use holdfast_core::audit::{AuditRow, ChainHead};
-use holdfast_core::config::{Limits, Provider, TenantConfig, parse_providers, parse_tenants};
+use holdfast_core::config::{DeclaredTenant, Limits, Provider, parse_providers, parse_tenants};
 use holdfast_core::ids::{AttemptId, GenerationId, Identity, ReservationId, TenantId};
 use holdfast_core::key::KeyDigest;
 use holdfast_core::ledger::{InvoiceLine, LedgerEntry, Posting, PostingKind, ReasonCode, UsageRecord, posting_id};
@@ -30,7 +30,7 @@ pub(crate) fn providers() -> Vec<Provider> {
 }
 
 /// A tenant of the given credit, period limit (by day) and slots, with the given routes.
-pub(crate) fn config(grant: u64, limit: u64, concurrency: u32, routes: &str) -> TenantConfig {
+pub(crate) fn config(grant: u64, limit: u64, concurrency: u32, routes: &str) -> DeclaredTenant {
     let json = format!(
         r#"[{{"id":"t","keys":[{{"id":"k","digest":"{KEY}"}}],"grant_micros":{grant},
              "budget":{{"limit_micros":{limit},"period":"day"}},"concurrency":{concurrency},"routes":[{routes}]}}]"#
@@ -67,6 +67,7 @@ pub(crate) fn request(n: u8, body_bytes: u64) -> Admit {
         headers: BTreeMap::new(),
         on_disconnect: None,
         idempotency_key: None,
+        workload: None,
     }
 }
 
@@ -87,7 +88,7 @@ pub(crate) fn id_of(n: u8, kind: PostingKind, version: u32) -> String {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct World {
-    pub(crate) config: TenantConfig,
+    pub(crate) config: DeclaredTenant,
     pub(crate) providers: Vec<Provider>,
     pub(crate) limits: Limits,
     pub(crate) tenant: TenantState,
@@ -103,7 +104,7 @@ pub(crate) struct World {
 
 impl World {
     /// A tenant with its configured credit granted.
-    pub(crate) fn new(config: TenantConfig) -> Self {
+    pub(crate) fn new(config: DeclaredTenant) -> Self {
         let mut world = Self {
             config,
             providers: providers(),
@@ -129,11 +130,12 @@ impl World {
     }
 
     pub(crate) fn admit(&mut self, call: &Admit, now: UnixMillis) -> Result<Admitted, Refusal> {
-        let key = PeriodState::key_for(&self.config, now);
+        let key = PeriodState::key_for(&self.config.config, now);
         let period = self.periods.get(&key).cloned().unwrap_or_else(|| PeriodState::empty(key));
         let row = call.idempotency_scope().and_then(|scope| self.keys.get(&scope));
         let context = AdmitContext {
-            config: &self.config,
+            account: &self.config,
+            config: &self.config.config,
             providers: &self.providers,
             limits: &self.limits,
             tenant: &self.tenant,
@@ -174,7 +176,7 @@ impl World {
         let hold = self.holds.get(&request.identity.reservation);
         let untouched = PeriodState::empty(String::new());
         let context = ExtendContext {
-            config: &self.config,
+            config: &self.config.config,
             tenant: &self.tenant,
             hold,
             period: hold.map_or(&untouched, |hold| &self.periods[&hold.period]),
