@@ -286,7 +286,7 @@ impl Reservation {
         next.attempt.accounted = Some(Accounted { metered: Metered::Exact(usage), source });
         next.attempt.conflict = false;
         next.review = None;
-        let (_, postings) = next.adjust(Some(usage), Which::Owning, now)?;
+        let (_, postings) = next.adjust(Some(usage), Which::Owning, ReasonCode::OperatorDecision, now)?;
         let mut transition = next.changed(Reply::Done);
         transition.postings = postings;
         Ok(transition)

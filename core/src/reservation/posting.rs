@@ -86,12 +86,14 @@ impl Reservation {
     /// A posting after the resolution, that brings what is charged to `cost`. `None` when it is that already: the same
     /// effect is never had twice.
     ///
-    /// `changed` is the attempt that is accounted anew. After a release by expiry the first charge is a late settlement; everything else corrects (design 7).
+    /// `changed` is the attempt that is accounted anew. After a release by expiry the first charge by a late signal is a
+    /// late settlement; everything else corrects (design 7).
     pub(super) fn adjusting_posting(
         &self,
         cost: Micros,
         usage: Option<Metered>,
         changed: &Attempt,
+        reason: ReasonCode,
         now: UnixMillis,
     ) -> Option<Posting> {
         let resolution = self.resolution.as_ref()?;
@@ -103,11 +105,12 @@ impl Reservation {
         };
         let first_after_expiry = resolution.kind == PostingKind::Release
             && resolution.by == ResolvedAs::Expiry
+            && reason == ReasonCode::LateCompletion
             && self.settlement_version == 0;
         let kind = if first_after_expiry { PostingKind::LateSettlement } else { PostingKind::Correction };
         let refers_to = Some(resolution.posting_id.clone());
         let usage_records = self.usage_records(core::iter::once(changed), now);
-        let posting = self.posting(kind, amount, usage, ReasonCode::LateCompletion, now);
+        let posting = self.posting(kind, amount, usage, reason, now);
         Some(Posting { direction, refers_to, usage_records, ..posting })
     }
 

@@ -247,7 +247,9 @@ impl Reservation {
                 Ok((Disposition::ProcessedWithoutDuplicateEffects, Vec::new()))
             }
             (_, Settlement::Expired) => next.settle_late(exact, reported.outcome, log, now),
-            (_, Settlement::Committed | Settlement::Released) => next.adjust(exact, which, now),
+            (_, Settlement::Committed | Settlement::Released) => {
+                next.adjust(exact, which, ReasonCode::LateCompletion, now)
+            }
         };
         // An amount beyond all range is nothing to settle by itself.
         let (disposition, postings) = handled.unwrap_or_else(|MoneyError| {
@@ -288,6 +290,7 @@ impl Reservation {
         &mut self,
         exact: Option<Usage>,
         which: Which,
+        reason: ReasonCode,
         now: UnixMillis,
     ) -> Result<(Disposition, Vec<Posting>), MoneyError> {
         if exact.is_none() {
@@ -300,7 +303,7 @@ impl Reservation {
         self.reconciliation = None;
         let usage = self.total_usage(self.attempt.accounted)?;
         let cost = usage.map_or(Ok(Micros::ZERO), |usage| self.charge_for(usage))?;
-        let posting = self.adjusting_posting(cost, usage, self.attempt_at(which), now);
+        let posting = self.adjusting_posting(cost, usage, self.attempt_at(which), reason, now);
         self.usage = usage;
         self.cost = Some(cost);
         let Some(posting) = posting else {
