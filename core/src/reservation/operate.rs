@@ -160,8 +160,8 @@ impl Reservation {
 
     fn perform(&self, action: &OperatorAction, log: &LogFacts, now: UnixMillis) -> Result<Transition, Refusal> {
         let by_operator = Basis::Operator(action);
-        // What the stored log says is not asked for here: an operator states what is to be.
-        let end = UpstreamEnd::by(SourceEnd::Lost);
+        // The stored log is not read here: its length bounds what it can have of the output, whoever decides.
+        let end = UpstreamEnd { content_bytes: log.length, ..UpstreamEnd::by(SourceEnd::Lost) };
         match &action.operation {
             Operation::Release => {
                 self.require(self.settlement.holds() && self.nothing_lives())?;
