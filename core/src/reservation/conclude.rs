@@ -147,8 +147,10 @@ impl Reservation {
         let accounted = verdict.charge.then(|| self.accounted(end));
         let usage = match (accounted, verdict.ended) {
             // An operator gives the whole hold back; a route, all of it that nobody with authority speaks against.
-            (None, Ended { lifecycle: Lifecycle::Expired, reason: ReasonCode::OperatorDecision, .. }) => None,
-            (None, Ended { lifecycle: Lifecycle::Expired, .. }) => self.exact_past_usage()?,
+            (None, Ended { reason: ReasonCode::OperatorDecision, .. }) => None,
+            (None, Ended { reason: ReasonCode::ExpiredReleased | ReasonCode::ExpiredWatching, .. }) => {
+                self.exact_past_usage()?
+            }
             _ => self.total_usage(accounted)?,
         };
         let cost = usage.map_or(Ok(Micros::ZERO), |usage| self.charge_for(usage))?;
