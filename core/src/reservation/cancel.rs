@@ -169,12 +169,19 @@ impl Reservation {
         log: &LogFacts,
         now: UnixMillis,
     ) -> Result<Transition, Refusal> {
-        self.guard(epoch)?;
+        // The socket is closed in the same moment: the answer comes under the epoch that asked, after the driver's end.
+        if !self.attempt.had_epoch(epoch) {
+            return Err(Refusal::StaleEpoch { current: self.attempt.epoch() });
+        }
         let Some(request) = self.attempt.cancel else {
             return Err(Refusal::WrongState { state: "no cancel was sent".into() });
         };
         if request.answer == Some(answer) {
             return Ok(Transition::unchanged(Reply::Done));
+        }
+        // A confirmation is evidence at any time; any other answer after the end says nothing.
+        if self.lifecycle.is_terminal() && !matches!(answer, CancelAnswer::Confirmed { .. }) {
+            return Err(Refusal::WrongState { state: self.lifecycle.as_str().into() });
         }
         let mut next = self.clone();
         next.attempt.cancel = Some(CancelRequest { answer: Some(answer), ..request });
@@ -190,7 +197,9 @@ impl Reservation {
             let subject = Subject::Epoch { epoch };
             let signal = Signal { event_id: None, source: Source::Lookup, subject, report, observed_at: now };
             let confirmed = next.signal(&signal, log, now);
-            return Ok(Transition { reply: Reply::Done, ..confirmed }.with_history(
+            // The answer is stored whatever the signal changes: the same one again is known.
+            let state = confirmed.state.clone().or_else(|| next.changed(Reply::Done).state);
+            return Ok(Transition { state, reply: Reply::Done, ..confirmed }.with_history(
                 now,
                 "cancel_answered",
                 outcome,
@@ -207,7 +216,8 @@ impl Reservation {
         }
         let transition = next.changed(Reply::Done).with_history(now, "cancel_answered", outcome, epoch);
         let unknown = self.attempt.upstream == UpstreamState::Unknown;
-        Ok(if look_now && unknown { transition.with_effect(Effect::CollectEvidence { epoch }) } else { transition })
+        let look = Effect::CollectEvidence { epoch: self.attempt.epoch() };
+        Ok(if look_now && unknown { transition.with_effect(look) } else { transition })
     }
 
     /// What a recorded cancellation came to, read off the end.
