@@ -327,7 +327,7 @@ impl Reservation {
     /// What usage costs here: the price of exact usage; a bound never costs more than the hold, and where output is
     /// hidden it costs the whole.
     pub(super) fn charge_for(&self, usage: Metered) -> Result<Micros, MoneyError> {
-        let price = self.terms.price.cost(usage.usage())?;
+        let price = self.terms.price.cost_of(&usage)?;
         Ok(match usage {
             Metered::Exact(_) => price,
             Metered::AtLeast(_) if self.terms.price.hidden_output => self.hold(),

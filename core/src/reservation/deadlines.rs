@@ -54,10 +54,8 @@ impl Reservation {
     }
 
     fn earliest(&self, log: &LogFacts, now: UnixMillis, heartbeat_ms: u64) -> Earliest {
-        let deliveries = self
-            .deliveries
-            .iter()
-            .fold(Earliest::default(), |earliest, delivery| earliest.and(DeadlineName::Outbox, delivery.next_at));
+        let first = self.deliveries.first().map(|delivery| delivery.next_at);
+        let deliveries = Earliest::default().and_maybe(DeadlineName::Outbox, first);
         if self.lifecycle.is_terminal() {
             let kept_until = self
                 .ended_at
@@ -99,7 +97,7 @@ impl Aggregate {
     pub fn next_wake(&self, log: &LogFacts, now: UnixMillis, heartbeat_ms: u64) -> Option<UnixMillis> {
         match self {
             Self::Vacant => None,
-            Self::Tombstone(tombstone) => tombstone.deliveries.iter().map(|delivery| delivery.next_at).min(),
+            Self::Tombstone(tombstone) => tombstone.deliveries.first().map(|delivery| delivery.next_at),
             Self::Live(reservation) => reservation.earliest(log, now, heartbeat_ms).at(),
         }
     }

@@ -253,14 +253,20 @@ pub enum Aggregate {
 }
 
 impl Aggregate {
-    /// The postings that are due for delivery.
+    /// The postings that are due for delivery. One that waits holds those behind it back: none overtakes another, since
+    /// a later one may end the hold that an earlier one still changes.
     pub fn due_deliveries(&self, now: UnixMillis) -> impl Iterator<Item = &Delivery> {
-        let deliveries: &[Delivery] = match self {
+        self.deliveries().iter().take_while(move |delivery| delivery.next_at <= now)
+    }
+
+    /// The postings on their way, in the order in which they were authored.
+    #[must_use]
+    pub fn deliveries(&self) -> &[Delivery] {
+        match self {
             Self::Vacant => &[],
             Self::Tombstone(tombstone) => &tombstone.deliveries,
             Self::Live(reservation) => &reservation.deliveries,
-        };
-        deliveries.iter().filter(move |delivery| delivery.next_at <= now)
+        }
     }
 
     /// The started generation, if there is one.

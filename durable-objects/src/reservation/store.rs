@@ -20,19 +20,19 @@ use std::rc::Rc;
 use worker::{Error, Result, SqlStorage, SqlStorageValue, Storage};
 
 /// Version of the tables below. A change appends to [`MIGRATIONS`].
-const MIGRATIONS: [&str; 2] = [
-    "
+const MIGRATIONS: [&str; 1] = ["
     CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, epoch INTEGER NOT NULL, json TEXT NOT NULL);
     CREATE TABLE chunk (offset INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, at INTEGER NOT NULL, bytes BLOB NOT NULL);
     CREATE TABLE history (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, command TEXT NOT NULL, outcome TEXT NOT NULL, epoch INTEGER NOT NULL);
     CREATE TABLE outbox (posting_id TEXT PRIMARY KEY, json TEXT NOT NULL) WITHOUT ROWID;
-",
-    "
-    CREATE TABLE signal (seq INTEGER PRIMARY KEY, event_id TEXT UNIQUE, at INTEGER NOT NULL, json TEXT NOT NULL);
-    CREATE TABLE action (id TEXT PRIMARY KEY, at INTEGER NOT NULL, json TEXT NOT NULL) WITHOUT ROWID;
-    CREATE TABLE evidence (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, at INTEGER NOT NULL, hash TEXT NOT NULL, json TEXT NOT NULL);
-",
-];
+"];
+
+/// Tables that most generations never need: made with the first row for one of them, since every table costs writes.
+const RARE_TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS signal (seq INTEGER PRIMARY KEY, event_id TEXT UNIQUE, at INTEGER NOT NULL, json TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS action (id TEXT PRIMARY KEY, at INTEGER NOT NULL, json TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS evidence (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, at INTEGER NOT NULL, hash TEXT NOT NULL, json TEXT NOT NULL);
+";
 
 /// Largest stored row of the log; a larger batch is split.
 pub(super) const CHUNK_MAX_BYTES: usize = 512 << 10;
@@ -112,6 +112,7 @@ impl Store {
             }
             transition.history.iter().try_for_each(|row| this.write_history(row))?;
             transition.postings.iter().try_for_each(|posting| this.write_outbox(posting))?;
+            this.make_rare_tables(&transition)?;
             transition.signals.iter().try_for_each(|row| this.write_signal(row))?;
             transition.actions.iter().try_for_each(|row| this.write_action(row))?;
             transition.evidence.iter().try_for_each(|record| this.write_evidence(record))?;
@@ -204,6 +205,14 @@ impl Store {
         sql::run(&self.sql, "INSERT INTO outbox (posting_id, json) VALUES (?, ?)", parameters).map(|_| ())
     }
 
+    fn make_rare_tables(&self, transition: &Transition) -> Result<()> {
+        let needless = transition.signals.is_empty() && transition.actions.is_empty() && transition.evidence.is_empty();
+        if needless || sql::has_table(&self.sql, "evidence")? {
+            return Ok(());
+        }
+        sql::run(&self.sql, RARE_TABLES, vec![]).map(|_| ())
+    }
+
     /// An event id that is there already fails the transaction: the same event is handled once.
     fn write_signal(&self, row: &SignalRow) -> Result<()> {
         let event_id = row.signal.event_id.clone();
@@ -226,6 +235,9 @@ impl Store {
 
     /// How the event of this id was handled, if it came before.
     pub(super) fn disposition_of(&self, event_id: &str) -> Result<Option<Disposition>> {
+        if !sql::has_table(&self.sql, "signal")? {
+            return Ok(None);
+        }
         let row: Option<SignalRow> =
             sql::first_json(&self.sql, "SELECT json FROM signal WHERE event_id = ?", vec![event_id.into()])?;
         Ok(row.map(|row| row.disposition))
