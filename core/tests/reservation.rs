@@ -13,6 +13,8 @@
 mod amounts;
 #[path = "reservation/arrows.rs"]
 mod arrows;
+#[path = "reservation/books.rs"]
+mod books;
 #[path = "reservation/cancel.rs"]
 mod cancel;
 #[path = "reservation/commands.rs"]
@@ -29,6 +31,8 @@ mod expiry;
 mod histories;
 #[path = "reservation/model.rs"]
 mod model;
+#[path = "reservation/open.rs"]
+mod open;
 #[path = "reservation/operate.rs"]
 mod operate;
 #[path = "reservation/outbox.rs"]
@@ -37,7 +41,11 @@ mod outbox;
 mod retry;
 #[path = "reservation/signals.rs"]
 mod signals;
+#[path = "reservation/steps.rs"]
+mod steps;
 #[path = "reservation/views.rs"]
 mod views;
+#[path = "reservation/words.rs"]
+mod words;
 #[path = "reservation/world.rs"]
 mod world;

@@ -62,6 +62,19 @@ pub enum CancelAnswer {
     },
 }
 
+impl CancelAnswer {
+    /// The name in the history.
+    const fn outcome(self) -> &'static str {
+        match self {
+            Self::Accepted => "cancel_accepted",
+            Self::Confirmed { .. } => "cancel_confirmed",
+            Self::TooLate => "cancel_too_late",
+            Self::Refused => "cancel_refused",
+            Self::Failed { .. } => "cancel_failed",
+        }
+    }
+}
+
 /// The request to the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CancelRequest {
@@ -161,7 +174,8 @@ impl Reservation {
         operation_id.map(|operation_id| Effect::RequestCancel { epoch: self.attempt.epoch(), operation_id })
     }
 
-    /// The provider's answer. Only one that confirms ends anything; every other leaves the outcome open.
+    /// The provider's answer. Only one that confirms ends anything; every other leaves the outcome open. It is about the
+    /// attempt, whichever epoch asked: the driver may have stopped meanwhile.
     pub(super) fn cancel_answered(
         &self,
         epoch: u32,
@@ -169,7 +183,10 @@ impl Reservation {
         log: &LogFacts,
         now: UnixMillis,
     ) -> Result<Transition, Refusal> {
+<<<<<<< HEAD
         // The socket is closed in the same moment: the answer comes under the epoch that asked, after the driver's end.
+=======
+>>>>>>> rules
         if !self.attempt.had_epoch(epoch) {
             return Err(Refusal::StaleEpoch { current: self.attempt.epoch() });
         }
@@ -185,14 +202,8 @@ impl Reservation {
         }
         let mut next = self.clone();
         next.attempt.cancel = Some(CancelRequest { answer: Some(answer), ..request });
-        let outcome = match answer {
-            CancelAnswer::Accepted => "cancel_accepted",
-            CancelAnswer::Confirmed { .. } => "cancel_confirmed",
-            CancelAnswer::TooLate => "cancel_too_late",
-            CancelAnswer::Refused => "cancel_refused",
-            CancelAnswer::Failed { .. } => "cancel_failed",
-        };
         if let CancelAnswer::Confirmed { usage } = answer {
+<<<<<<< HEAD
             let report = Report::Ended { outcome: Outcome::Cancelled, usage };
             let subject = Subject::Epoch { epoch };
             let signal = Signal { event_id: None, source: Source::Lookup, subject, report, observed_at: now };
@@ -205,19 +216,46 @@ impl Reservation {
                 outcome,
                 epoch,
             ));
+=======
+            return Ok(next.cancel_confirmed(epoch, usage, log, now));
+        }
+        if self.lifecycle.is_terminal() {
+            return Err(Refusal::WrongState { state: self.lifecycle.as_str().into() });
+>>>>>>> rules
         }
         if let (Some(reconciliation), CancelAnswer::Failed { retry_after_ms }) = (&mut next.reconciliation, answer) {
             reconciliation.retry_after_ms = retry_after_ms;
         }
         // Too late means that there is an outcome to be learnt: it is looked for at once.
-        let look_now = answer == CancelAnswer::TooLate;
-        if let Some(reconciliation) = next.reconciliation.as_mut().filter(|_| look_now) {
-            reconciliation.next_at = now;
+        let effect = if answer == CancelAnswer::TooLate { next.look_again(now) } else { None };
+        let mut transition =
+            next.changed(Reply::Done).with_history(now, "cancel_answered", answer.outcome(), self.attempt.epoch());
+        transition.effects.extend(effect);
+        Ok(transition)
+    }
+
+    /// A confirmation is the provider's word like any other: evidence, also when it comes late. `self` has the answer.
+    fn cancel_confirmed(&self, epoch: u32, usage: Option<Usage>, log: &LogFacts, now: UnixMillis) -> Transition {
+        let signal = Signal {
+            event_id: None,
+            source: Source::Lookup,
+            subject: Subject::Epoch { epoch },
+            report: Report::Ended { outcome: Outcome::Cancelled, usage },
+            observed_at: now,
+        };
+        let mut transition = self.signal(&signal, log, now);
+        if transition.state.is_none() {
+            transition.state = self.clone().changed(Reply::Done).state;
         }
+<<<<<<< HEAD
         let transition = next.changed(Reply::Done).with_history(now, "cancel_answered", outcome, epoch);
         let unknown = self.attempt.upstream == UpstreamState::Unknown;
         let look = Effect::CollectEvidence { epoch: self.attempt.epoch() };
         Ok(if look_now && unknown { transition.with_effect(look) } else { transition })
+=======
+        let outcome = CancelAnswer::Confirmed { usage }.outcome();
+        Transition { reply: Reply::Done, ..transition }.with_history(now, "cancel_answered", outcome, epoch)
+>>>>>>> rules
     }
 
     /// What a recorded cancellation came to, read off the end.

@@ -86,8 +86,12 @@ impl Reservation {
     /// A posting after the resolution, that brings what is charged to `cost`. `None` when it is that already: the same
     /// effect is never had twice.
     ///
+<<<<<<< HEAD
     /// `changed` is the attempt that is accounted anew. After a release by expiry the first charge by a late signal is a
     /// late settlement; everything else corrects (design 7).
+=======
+    /// `changed` is the attempt that is accounted anew. After a release by expiry the first charge by a late signal is a late settlement; everything else corrects (design 7).
+>>>>>>> rules
     pub(super) fn adjusting_posting(
         &self,
         cost: Micros,
@@ -103,7 +107,8 @@ impl Reservation {
             core::cmp::Ordering::Greater => (Direction::Charge, cost.saturating_minus(charged)),
             core::cmp::Ordering::Less => (Direction::Refund, charged.saturating_minus(cost)),
         };
-        let first_after_expiry = resolution.kind == PostingKind::Release
+        let first_after_expiry = reason == ReasonCode::LateCompletion
+            && resolution.kind == PostingKind::Release
             && resolution.by == ResolvedAs::Expiry
             && reason == ReasonCode::LateCompletion
             && self.settlement_version == 0;
