@@ -183,10 +183,6 @@ impl Reservation {
         log: &LogFacts,
         now: UnixMillis,
     ) -> Result<Transition, Refusal> {
-<<<<<<< HEAD
-        // The socket is closed in the same moment: the answer comes under the epoch that asked, after the driver's end.
-=======
->>>>>>> rules
         if !self.attempt.had_epoch(epoch) {
             return Err(Refusal::StaleEpoch { current: self.attempt.epoch() });
         }
@@ -196,32 +192,13 @@ impl Reservation {
         if request.answer == Some(answer) {
             return Ok(Transition::unchanged(Reply::Done));
         }
-        // A confirmation is evidence at any time; any other answer after the end says nothing.
-        if self.lifecycle.is_terminal() && !matches!(answer, CancelAnswer::Confirmed { .. }) {
-            return Err(Refusal::WrongState { state: self.lifecycle.as_str().into() });
-        }
         let mut next = self.clone();
         next.attempt.cancel = Some(CancelRequest { answer: Some(answer), ..request });
         if let CancelAnswer::Confirmed { usage } = answer {
-<<<<<<< HEAD
-            let report = Report::Ended { outcome: Outcome::Cancelled, usage };
-            let subject = Subject::Epoch { epoch };
-            let signal = Signal { event_id: None, source: Source::Lookup, subject, report, observed_at: now };
-            let confirmed = next.signal(&signal, log, now);
-            // The answer is stored whatever the signal changes: the same one again is known.
-            let state = confirmed.state.clone().or_else(|| next.changed(Reply::Done).state);
-            return Ok(Transition { state, reply: Reply::Done, ..confirmed }.with_history(
-                now,
-                "cancel_answered",
-                outcome,
-                epoch,
-            ));
-=======
             return Ok(next.cancel_confirmed(epoch, usage, log, now));
         }
         if self.lifecycle.is_terminal() {
             return Err(Refusal::WrongState { state: self.lifecycle.as_str().into() });
->>>>>>> rules
         }
         if let (Some(reconciliation), CancelAnswer::Failed { retry_after_ms }) = (&mut next.reconciliation, answer) {
             reconciliation.retry_after_ms = retry_after_ms;
@@ -247,15 +224,8 @@ impl Reservation {
         if transition.state.is_none() {
             transition.state = self.clone().changed(Reply::Done).state;
         }
-<<<<<<< HEAD
-        let transition = next.changed(Reply::Done).with_history(now, "cancel_answered", outcome, epoch);
-        let unknown = self.attempt.upstream == UpstreamState::Unknown;
-        let look = Effect::CollectEvidence { epoch: self.attempt.epoch() };
-        Ok(if look_now && unknown { transition.with_effect(look) } else { transition })
-=======
         let outcome = CancelAnswer::Confirmed { usage }.outcome();
         Transition { reply: Reply::Done, ..transition }.with_history(now, "cancel_answered", outcome, epoch)
->>>>>>> rules
     }
 
     /// What a recorded cancellation came to, read off the end.

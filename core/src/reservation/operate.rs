@@ -160,13 +160,8 @@ impl Reservation {
 
     fn perform(&self, action: &OperatorAction, log: &LogFacts, now: UnixMillis) -> Result<Transition, Refusal> {
         let by_operator = Basis::Operator(action);
-<<<<<<< HEAD
-        // The stored log is not read here: its length bounds what it can have of the output, whoever decides.
-        let end = UpstreamEnd { content_bytes: log.length, ..UpstreamEnd::by(SourceEnd::Lost) };
-=======
         // The stored log is not read here, so what an attempt may have used is bounded by the most.
         let end = UpstreamEnd { content_bytes: u64::MAX, ..UpstreamEnd::by(SourceEnd::Lost) };
->>>>>>> rules
         match &action.operation {
             Operation::Release => {
                 self.require(self.settlement.holds() && self.nothing_lives())?;

@@ -86,12 +86,8 @@ impl Reservation {
     /// A posting after the resolution, that brings what is charged to `cost`. `None` when it is that already: the same
     /// effect is never had twice.
     ///
-<<<<<<< HEAD
     /// `changed` is the attempt that is accounted anew. After a release by expiry the first charge by a late signal is a
     /// late settlement; everything else corrects (design 7).
-=======
-    /// `changed` is the attempt that is accounted anew. After a release by expiry the first charge by a late signal is a late settlement; everything else corrects (design 7).
->>>>>>> rules
     pub(super) fn adjusting_posting(
         &self,
         cost: Micros,
@@ -110,7 +106,6 @@ impl Reservation {
         let first_after_expiry = reason == ReasonCode::LateCompletion
             && resolution.kind == PostingKind::Release
             && resolution.by == ResolvedAs::Expiry
-            && reason == ReasonCode::LateCompletion
             && self.settlement_version == 0;
         let kind = if first_after_expiry { PostingKind::LateSettlement } else { PostingKind::Correction };
         let refers_to = Some(resolution.posting_id.clone());

@@ -605,3 +605,20 @@ fn what_was_reported_stands_above_how_the_socket_ended() {
         }
     }
 }
+
+/// As above, but the second attempt was never sent: the hold is kept for the first alone, and what becomes known of it
+/// settles.
+#[test]
+fn a_late_word_about_the_only_attempt_that_was_sent() {
+    let retry = Terms { on_interruption: OnInterruption::Retry, ..keeps() };
+    let mut world = World::searching(&retry);
+    world.take(&reconcile(2, ended(SourceEnd::Lost))).unwrap();
+    world.take(&Command::HoldExtended { epoch: 3, attempt: attempt_id(2) }).unwrap();
+    world.at(18_000).take(&wake(false)).unwrap();
+    assert_eq!(world.say(&reconcile(4, ended(SourceEnd::Lost))), "done+extend");
+    world.take(&Command::ExtensionRefused { epoch: 5 }).unwrap();
+    assert_eq!(world.say(&reconcile(4, ended(SourceEnd::Lost))), "done>expired+close");
+    assert_eq!(world.states(), ("expired", "prepared", "expired"));
+    assert_eq!(world.hear(news("e-1", completed(10, 20))), "processed");
+    assert_eq!((world.states(), world.books()), (("expired", "prepared", "committed"), vec![("settle", 50)]));
+}
