@@ -298,8 +298,8 @@ impl Reservation {
     /// A further attempt is decided. It starts once the tenant has extended the hold, under an id of its own.
     pub(super) fn plan_retry(&self, end: &UpstreamEnd, now: UnixMillis) -> Transition {
         let mut next = self.clone();
-        // What the attempt that ends here may have used is part of the settlement.
-        next.attempt.accounted = Some(self.accounted(end));
+        // What the attempt that ends here may have used is part of the settlement. What was never sent used nothing.
+        next.attempt.accounted = self.was_submitted().then(|| self.accounted(end));
         if let Some(search) = &mut next.reconciliation {
             search.extending = true;
             search.next_at = now.plus(EVIDENCE_RETRY_MS);

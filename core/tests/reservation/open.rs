@@ -72,11 +72,6 @@ impl Facts {
         format!("done{}{}", self.ask_cancel(), if at_once { "+evidence" } else { "" })
     }
 
-    /// There is an outcome to be learnt.
-    pub(crate) fn looks_now(&mut self, now: u64) {
-        self.search.as_mut().unwrap().next = now;
-    }
-
     /// Something new is to be looked at.
     pub(crate) fn look_again(&mut self, now: u64) -> &'static str {
         let Some(search) = &mut self.search else { return "" };
@@ -157,7 +152,7 @@ impl Facts {
             None => self.closes(&UpstreamEnd { source: SourceEnd::Lost, ..end.clone() }, now),
             Some(OnExpiry::Quarantine | OnExpiry::ReduceHold) => self.keeps(Settlement::Expired, now),
             Some(OnExpiry::Escalate) => self.keeps(Settlement::Disputed, now),
-            Some(OnExpiry::SettleEstimate) => self.expires(self.own.sent.is_some() || !self.past.is_empty(), now),
+            Some(OnExpiry::SettleEstimate) => self.expires(self.own.sent.is_some() || self.charged_before(), now),
             Some(chosen @ (OnExpiry::Release | OnExpiry::ExpireAndWatch)) => {
                 let told = self.past.iter().any(|attempt| attempt.exact);
                 let said = self.expires(told, now);
@@ -167,6 +162,11 @@ impl Facts {
                 said
             }
         }
+    }
+
+    /// Attempts before this one are charged for.
+    fn charged_before(&self) -> bool {
+        self.past.iter().any(|attempt| attempt.bound || attempt.exact)
     }
 
     fn is_high(&self) -> bool {
@@ -185,8 +185,10 @@ impl Facts {
 
     /// A further attempt is planned: what this one may have used is part of the sum.
     pub(crate) fn plans(&mut self, now: u64) -> &'static str {
-        self.own.bound = true;
-        self.own.exact = self.own.reported && self.own.word.is_some_and(|word| self.has_price(word.usage));
+        self.own.bound = self.own.sent.is_some();
+        self.own.exact = self.own.sent.is_some()
+            && self.own.reported
+            && self.own.word.is_some_and(|word| self.has_price(word.usage));
         let search = self.search.as_mut().unwrap();
         search.extending = true;
         search.next = now + 1_000;
@@ -257,7 +259,7 @@ impl Facts {
         if !self.own.reported {
             self.own.word = self.streamed(end, whole);
         }
-        let hold = match (self.own.at_odds, charged || !self.past.is_empty()) {
+        let hold = match (self.own.at_odds, charged || self.charged_before()) {
             (true, _) if self.search.is_none() => Settlement::Disputed,
             (_, true) => Settlement::Committed,
             (_, false) => Settlement::Released,
@@ -311,7 +313,7 @@ impl Facts {
         let nothing = failed_unseen && log.length == 0;
         let own = (self.own.bound || self.own.exact) && !(nothing && !past);
         self.own.bound &= own;
-        let charged = own || !self.past.is_empty();
+        let charged = own || self.charged_before();
         self.hold = if charged { Settlement::Committed } else { Settlement::Released };
         self.watch = None;
         "processed"

@@ -183,10 +183,7 @@ impl Facts {
                 let effects = heard.find('+').map_or("", |at| &heard[at..]);
                 format!("done{effects}")
             }
-            CancelAnswer::TooLate if self.own.sent.is_some() && self.search.is_some() => {
-                self.looks_now(now);
-                "done+evidence".into()
-            }
+            CancelAnswer::TooLate => format!("done{}", self.look_again(now)),
             _ => "done".into(),
         }
     }
