@@ -4,7 +4,8 @@
 use super::world::World;
 use holdfast_core::ledger::{PostingKind, ReasonCode};
 use holdfast_core::policy::Terms;
-use holdfast_core::reservation::{Aggregate, Reservation, ResolvedAs, Settlement};
+use holdfast_core::reservation::{Aggregate, Lifecycle, Reservation, ResolvedAs, Settlement};
+use holdfast_core::usage::Metered;
 use std::collections::BTreeSet;
 
 /// What is charged by all postings together.
@@ -75,9 +76,27 @@ fn check_live(world: &World, live: &Reservation, reduced: u64) {
     let charged = charged(world);
     let cost = live.cost.map(|cost| i64::try_from(cost.get()).unwrap());
     assert_eq!(cost, resolving.map(|_| charged), "invariant 6: the cost is what was charged: {:?}", world.books());
+    if live.settlement == Settlement::Committed && live.lifecycle != Lifecycle::Compensated {
+        assert_eq!(cost, Some(priced(live)), "design 4: settlement sums all attempts");
+    }
     if live.settlement.holds() && live.lifecycle.is_terminal() {
         assert!(live.review.is_some(), "whoever must decide is called");
     }
+}
+
+/// What all attempts together cost: exact counts at their price, a bound never above what is held, and where output is
+/// hidden all that is held.
+fn priced(live: &Reservation) -> i64 {
+    let accounted = live.attempts().filter_map(|attempt| attempt.accounted);
+    let total = accounted.map(|accounted| accounted.metered).reduce(|sum, part| sum.plus(&part).unwrap()).unwrap();
+    let price = live.terms.price.cost_of(&total).unwrap().get();
+    let held = live.hold().get();
+    let cost = match total {
+        Metered::Exact(_) => price,
+        Metered::AtLeast(_) if live.terms.price.hidden_output => held,
+        Metered::AtLeast(_) => price.min(held),
+    };
+    i64::try_from(cost).unwrap()
 }
 
 fn refused(world: &World) -> BTreeSet<String> {
@@ -153,7 +172,7 @@ pub(crate) fn check_progress(before: &World, after: &World) {
     if was.lifecycle.is_terminal() {
         let first = |live: &Reservation| (live.reason, live.ended_at, live.head.clone(), live.lost_from);
         assert_eq!(first(is), first(was), "invariant 3");
-        let compensated = is.lifecycle == holdfast_core::reservation::Lifecycle::Compensated;
+        let compensated = is.lifecycle == Lifecycle::Compensated;
         assert!(is.lifecycle == was.lifecycle || compensated, "invariant 3");
         assert!(is.content_deleted || !was.content_deleted);
     }

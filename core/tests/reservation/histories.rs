@@ -6,7 +6,6 @@ use super::books;
 use super::model::{Model, Seen, Shown};
 use super::steps::{About, Step, Which, any_terms, step};
 use super::world::*;
-use holdfast_core::meter::EndClass;
 use holdfast_core::policy::Terms;
 use holdfast_core::reconcile::Outcome;
 use holdfast_core::refusal::Refusal;

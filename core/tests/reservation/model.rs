@@ -161,8 +161,8 @@ impl Model {
                     return said;
                 }
                 let leads = |said: &str| {
-                    let effects = said.find('+').unwrap_or(said.len());
-                    format!("{}>{}{}", &said[..effects], after.as_str(), &said[effects..])
+                    let (reply, effects) = said.split_at(said.find('+').unwrap_or(said.len()));
+                    format!("{reply}>{}{effects}", after.as_str())
                 };
                 said.split('|').map(leads).collect::<Vec<_>>().join("|")
             }

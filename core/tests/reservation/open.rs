@@ -311,7 +311,7 @@ impl Facts {
             return "processed";
         }
         let nothing = failed_unseen && log.length == 0;
-        let own = (self.own.bound || self.own.exact) && !(nothing && !past);
+        let own = (self.own.bound || self.own.exact) && (past || !nothing);
         self.own.bound &= own;
         let charged = own || self.charged_before();
         self.hold = if charged { Settlement::Committed } else { Settlement::Released };

@@ -180,7 +180,7 @@ impl Facts {
                 let subject = Subject::Epoch { epoch };
                 let signal = super::world::lookup(epoch, report);
                 let heard = self.hear(&Signal { subject, ..signal }, log, now);
-                let effects = heard.find('+').map_or("", |at| &heard[at..]);
+                let (_, effects) = heard.split_at(heard.find('+').unwrap_or(heard.len()));
                 format!("done{effects}")
             }
             CancelAnswer::TooLate => format!("done{}", self.look_again(now)),
