@@ -29,6 +29,8 @@ mod disconnects;
 mod expiry;
 #[path = "reservation/histories.rs"]
 mod histories;
+#[path = "reservation/late.rs"]
+mod late;
 #[path = "reservation/model.rs"]
 mod model;
 #[path = "reservation/open.rs"]
