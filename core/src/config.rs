@@ -28,13 +28,11 @@ pub use tenant::{Budget, ChosenBy, Period, TenantConfig, Webhook, WebhookEvent};
 pub use version::{ConfigVersion, put};
 
 use crate::dialect::Dialect;
-use crate::ids::TenantId;
-use crate::money::Micros;
 use crate::pricing::PriceList;
 use crate::refusal::Refusal;
 use alloc::collections::BTreeSet;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -61,31 +59,6 @@ pub struct Provider {
 
 fn default_max_tokens_field() -> String {
     "max_completion_tokens".into()
-}
-
-/// A key of a tenant, as stored: the digest, never the key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct KeyEntry {
-    /// Public name of the key.
-    pub id: String,
-    /// HMAC-SHA-256 of the key under the pepper, lower-case hex. See [`crate::key`].
-    pub digest: String,
-}
-
-/// A tenant, as the operator declares it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct DeclaredTenant {
-    /// Id; part of every key of the tenant.
-    pub id: TenantId,
-    /// Its keys.
-    pub keys: Vec<KeyEntry>,
-    /// Credit granted in total. Raising it posts the difference as a further grant; a lower one
-    /// takes nothing back.
-    pub grant_micros: Micros,
-    /// Its own document. A misspelt member of the declaration counts as one of it, and is refused.
-    #[serde(skip)]
-    pub config: TenantConfig,
 }
 
 /// Bounds on everything. Bytes and milliseconds.
@@ -176,36 +149,6 @@ pub fn parse_providers(json: &str) -> Result<Vec<Provider>, ConfigError> {
     Ok(providers)
 }
 
-/// Reads `TENANTS` and checks it against the providers.
-///
-/// # Errors
-/// [`ConfigError`] naming the tenant and what cannot work.
-pub fn parse_tenants(json: &str, providers: &[Provider]) -> Result<Vec<DeclaredTenant>, ConfigError> {
-    let documents: Vec<serde_json::Map<String, serde_json::Value>> = parse_each("TENANTS", json)?;
-    let mut tenants: Vec<DeclaredTenant> = Vec::new();
-    for (index, mut document) in documents.into_iter().enumerate() {
-        let declared = ["id", "keys", "grant_micros"]
-            .into_iter()
-            .filter_map(|name| document.remove(name).map(|value| (name.to_string(), value)));
-        let declared = serde_json::Value::Object(declared.collect());
-        let declared: DeclaredTenant =
-            serde_json::from_value(declared).map_err(|error| ConfigError(format!("TENANTS[{index}]: {error}")))?;
-        let config = parse_tenant_config(&serde_json::Value::Object(document).to_string(), providers)
-            .map_err(|ConfigError(error)| ConfigError(format!("TENANTS: tenant `{}`: {error}", declared.id)))?;
-        if tenants.iter().any(|tenant| tenant.id == declared.id) {
-            return Err(ConfigError(format!("TENANTS: id `{}` is given twice", declared.id)));
-        }
-        if let Some(key) = declared.keys.iter().find(|key| !is_digest(&key.digest)) {
-            let (tenant, key) = (&declared.id, &key.id);
-            return Err(ConfigError(format!(
-                "TENANTS: tenant `{tenant}`, key `{key}`: `digest` must be 64 lower-case hex digits"
-            )));
-        }
-        tenants.push(DeclaredTenant { config, ..declared });
-    }
-    Ok(tenants)
-}
-
 /// Reads a tenant's document and checks it against the providers.
 ///
 /// # Errors
@@ -227,10 +170,6 @@ pub fn parse_tenant_config(json: &str, providers: &[Provider]) -> Result<TenantC
 pub(crate) fn provider_of<'a>(providers: &'a [Provider], name: &str) -> Result<&'a Provider, Refusal> {
     let missing = || Refusal::Unavailable { what: format!("provider `{name}` is not configured") };
     providers.iter().find(|provider| provider.name == name).ok_or_else(missing)
-}
-
-fn is_digest(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
 /// Reads `LIMITS`; the defaults when absent.
@@ -268,12 +207,10 @@ mod tests {
         let providers =
             parse_providers(r#"[{"name":"p","origin":"https://p.example","dialect":"openai-chat","secret":"K"}]"#)
                 .unwrap();
-        let tenant = |routes: &str| {
-            parse_tenants(&format!(r#"[{{"id":"t","keys":[],"grant_micros":1,"routes":[{routes}]}}]"#), &providers)
-        };
+        let tenant = |routes: &str| parse_tenant_config(&format!(r#"{{"routes":[{routes}]}}"#), &providers);
         assert!(tenant(r#"{"name":"r","provider":"p"}"#).is_ok());
         let ConfigError(message) = tenant(r#"{"name":"r","provider":"q"}"#).unwrap_err();
-        assert_eq!(message, "TENANTS: tenant `t`: routes[0].provider: no provider is called `q`");
+        assert_eq!(message, "routes[0].provider: no provider is called `q`");
         assert!(tenant(r#"{"name":"r","provider":"p","grace":1}"#).is_err(), "a misspelt member is refused");
         assert!(parse_limits(Some(r#"{"batch_ms":0}"#)).is_err());
         assert!(parse_limits(Some(r#"{"body_ms":0}"#)).is_err());

@@ -6,7 +6,7 @@ pub use route::{Expiry, Policies, Route, RouteMatch, resolve_on_disconnect};
 
 use crate::capability::Capabilities;
 use crate::dialect::Dialect;
-use crate::economics::{Artifact, PerMille, UserTime, Workload};
+use crate::economics::Workload;
 use crate::money::Micros;
 use crate::pricing::ModelPrice;
 use alloc::string::String;
@@ -177,13 +177,4 @@ pub struct Terms {
     /// What kind of work the route does.
     #[serde(default)]
     pub workload: Workload,
-    /// What the route makes.
-    #[serde(default)]
-    pub artifact: Artifact,
-    /// How often users of the route ask again, by its own word.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub re_ask_prior_per_mille: Option<PerMille>,
-    /// What the time of users is worth who have to ask again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub user_time: Option<UserTime>,
 }

@@ -9,6 +9,8 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "tenant/accounts.rs"]
+mod accounts;
 #[path = "tenant/billing.rs"]
 mod billing;
 #[path = "tenant/extensions.rs"]
@@ -22,13 +24,13 @@ mod postings;
 #[path = "tenant/world.rs"]
 mod world;
 
-use holdfast_core::economics::{Artifact, PerMille, Workload};
+use holdfast_core::economics::Workload;
 use holdfast_core::ids::{AttemptId, TenantId};
-use holdfast_core::key::KeyDigest;
 use holdfast_core::ledger::{Posting, PostingKind, ReasonCode};
 use holdfast_core::policy::{OnDisconnect, OnExpiry, OnInterruption, SlotOnExpiry};
 use holdfast_core::refusal::Refusal;
-use holdfast_core::tenant::{Admit, HoldState, due_after_start, key_is_valid};
+use holdfast_core::tenant::account::Status;
+use holdfast_core::tenant::{Admit, HoldState, due_after_start};
 use holdfast_core::time::UnixMillis;
 use holdfast_core::view::BalanceView;
 use world::{PATH, START, World, config, identity, micros, posting, request};
@@ -60,20 +62,20 @@ fn refusals_of_an_admission_stand_in_their_order() {
     world.admit(&with_key("again", request(1, 20)), START).unwrap();
     let providers = std::mem::take(&mut world.providers);
     let mut call = with_key("again", request(1, 500));
-    call.key = KeyDigest("b-digest".into());
+    world.account.status = Status::Suspended;
     call.identity.tenant = TenantId::parse("other").unwrap();
     call.model = "unknown".into();
     call.on_disconnect = Some(OnDisconnect::Detach);
 
     type Repair = fn(&mut World, &mut Admit);
     let ladder: [(Refusal, Repair); 11] = [
-        (Refusal::InvalidKey, |_, call| call.key = KeyDigest(world::KEY.into())),
         (Refusal::InvalidKey, |_, call| call.identity.tenant = TenantId::parse("t").unwrap()),
         (Refusal::IdentityConflict, |_, call| call.identity = identity(2)),
         (Refusal::IdempotencyKeyReused, |_, call| {
             call.idempotency_key = None;
             call.path = "/v1/elsewhere".into();
         }),
+        (Refusal::Suspended, |world, _| world.account.status = Status::Active),
         (Refusal::NoRoute, |_, call| call.path = PATH.into()),
         (Refusal::Unavailable { what: "provider `p` is not configured".into() }, |world, _| {
             world.providers = world::providers();
@@ -82,7 +84,7 @@ fn refusals_of_an_admission_stand_in_their_order() {
         (Refusal::ModelNotPriced { model: "unknown".into() }, |_, call| call.model = "priceless".into()),
         (Refusal::AmountOutOfRange, |_, call| call.model = "m".into()),
         (Refusal::BudgetExhausted, |_, call| call.body_bytes = 20),
-        (Refusal::ConcurrencyExceeded { limit: 1 }, |world, _| world.config.config.concurrency = 2),
+        (Refusal::ConcurrencyExceeded { limit: 1 }, |world, _| world.config.concurrency = 2),
     ];
     for (refusal, repair) in ladder {
         let before = world.clone();
@@ -93,18 +95,6 @@ fn refusals_of_an_admission_stand_in_their_order() {
     assert_eq!(world.providers, providers);
     assert_eq!(world.admit(&call, START).unwrap().identity, identity(2));
     assert_eq!((world.tenant.balances.held, world.tenant.slots_in_use), (micros(60), 2));
-}
-
-#[test]
-fn only_whole_digests_of_the_tenant_are_keys() {
-    let mut config = config(1, 1, 1, ROUTE);
-    for (digest, valid) in
-        [(world::KEY, true), ("", false), ("a-diges", false), ("a-digestx", false), ("A-DIGEST", false)]
-    {
-        assert_eq!(key_is_valid(&config, &KeyDigest(digest.into())), valid, "{digest}");
-    }
-    config.keys.clear();
-    assert!(!key_is_valid(&config, &KeyDigest(String::new())), "no keys, no entry");
 }
 
 /// Invariant 8: the same ids are answered from what is recorded, also after the hold has ended.
@@ -121,7 +111,7 @@ fn a_repeated_admit_holds_once() {
         Ok(first.clone())
     );
     assert_eq!(world, before);
-    world.config.config.routes.clear();
+    world.config.routes.clear();
     world.settle(&settled(1, 3), START).unwrap();
     assert_eq!(world.admit(&call, later), Ok(first), "what was admitted stays admitted under its terms");
     let mixed = Admit {
@@ -200,8 +190,8 @@ fn terms_are_the_first_matching_route_within_its_caps() {
 #[test]
 fn terms_have_the_policies_of_their_route() {
     let routes = r#"{"name":"night","match":{"workload":"batch"},"provider":"p","on_expiry":{"credit":"escalate","slot":"release"},
-         "on_interruption":"quarantine","escalate_above_micros":7,"expected_ms":5000,"re_ask_prior_per_mille":80,
-         "artifact":{"has_home":true},"retention_s":9,"observation_ms":11}"#;
+         "on_interruption":"quarantine","escalate_above_micros":7,"expected_ms":5000,
+         "retention_s":9,"observation_ms":11}"#;
     let mut world = World::new(config(1_000_000, 1_000_000, 4, routes));
     let night = Admit { workload: Some(Workload::Batch), ..request(1, 20) };
     assert_eq!(world.admit(&request(1, 20), START), Err(Refusal::NoRoute), "it names no workload");
@@ -210,24 +200,27 @@ fn terms_have_the_policies_of_their_route() {
     assert_eq!((terms.on_expiry, terms.slot_on_expiry), (Some(OnExpiry::Escalate), SlotOnExpiry::Release));
     assert_eq!((terms.on_interruption, terms.escalate_above), (OnInterruption::Quarantine, Some(micros(7))));
     assert_eq!((terms.expected_ms, terms.retention_s, terms.observation_ms), (Some(5_000), 9, 11));
-    assert_eq!(terms.re_ask_prior_per_mille.map(PerMille::get), Some(80));
-    let artifact = Artifact { long: Some(true), has_home: Some(true), reproducible: None };
-    assert_eq!(terms.artifact, artifact, "nobody watches a batch job");
+    assert_eq!(terms.config_version, 7);
 
-    world.config.config.default_route = Some("night".into());
+    world.config.default_route = Some("night".into());
     let terms = world.admit(&request(2, 20), START).unwrap().terms;
     assert_eq!((terms.route.as_str(), terms.workload), ("night", Workload::Batch));
 }
 
-/// Raising the configured credit grants the difference once; lowering it takes nothing back.
+/// Invariant 8: a grant is given once under its id; under another amount it is refused.
 #[test]
-fn credit_is_granted_up_to_what_is_configured() {
+fn a_grant_is_given_once() {
     let mut world = world();
-    for (configured, granted, grants) in [(1_000, 1_000, 1), (400, 1_000, 1), (1_500, 1_500, 2), (1_500, 1_500, 2)] {
-        world.config.grant_micros = micros(configured);
-        world.grant();
-        assert_eq!(world.tenant.balances.granted, micros(granted));
-        assert_eq!(world.postings.len(), grants);
+    for (id, amount, said, granted) in [
+        ("initial", 1_000, Ok(false), 1_000),
+        ("more", 500, Ok(true), 1_500),
+        ("more", 500, Ok(false), 1_500),
+        ("more", 501, Err(Refusal::PostingConflict), 1_500),
+        ("nothing", 0, Err(Refusal::AmountOutOfRange), 1_500),
+        ("too much", (1 << 53) - 1, Err(Refusal::AmountOutOfRange), 1_500),
+    ] {
+        assert_eq!(world.grant(id, micros(amount)), said, "{id}");
+        assert_eq!(world.tenant.balances.granted, micros(granted), "{id}");
     }
     world.check_audit();
 }

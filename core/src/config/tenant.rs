@@ -37,22 +37,22 @@ pub struct Budget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum WebhookEvent {
-    /// A generation completed.
-    #[serde(rename = "generation.completed")]
-    Completed,
-    /// A generation failed.
+    /// The provider completed.
+    #[serde(rename = "generation.finished")]
+    Finished,
+    /// It failed, or was never started.
     #[serde(rename = "generation.failed")]
     Failed,
-    /// A generation was cancelled, by a request or by a disconnect.
+    /// It was stopped, by a request or by a disconnect.
     #[serde(rename = "generation.cancelled")]
     Cancelled,
-    /// The deadline of an unresolved generation was reached.
+    /// The deadline was reached with an open outcome.
     #[serde(rename = "generation.expired")]
     Expired,
-    /// A completion came after the end.
+    /// After the end the provider's outcome came to light.
     #[serde(rename = "generation.late_completion")]
     LateCompletion,
-    /// The evidence about a generation conflicts; its hold is kept for review.
+    /// The evidence conflicts, or an operator is called: the hold is kept until one decides.
     #[serde(rename = "generation.disputed")]
     Disputed,
 }

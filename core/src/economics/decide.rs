@@ -48,7 +48,6 @@ pub enum AutoRule {
 
 /// What a user's time is worth, where the tenant has said so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UserTime {
     /// Value of one minute of a user.

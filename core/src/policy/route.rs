@@ -2,7 +2,7 @@
 
 use super::{EDGE_DETACH_CEILING_MS, OnDisconnect, OnExpiry, OnInterruption, Owner, SlotOnExpiry};
 use crate::config::{Facts, Mismatch};
-use crate::economics::{Artifact, PerMille, UserTime, Workload};
+use crate::economics::{Artifact, PerMille, Workload};
 use crate::glob::glob_matches;
 use crate::money::Micros;
 use crate::refusal::Refusal;
@@ -103,7 +103,7 @@ pub struct Route {
     /// Whether a request may choose for itself with `Holdfast-On-Disconnect`.
     #[serde(default = "yes")]
     pub allow_override: bool,
-    /// Policy `cancel`: how long a reader may be away, in milliseconds. When absent: 60000 for `batch`, else 0; owner
+    /// Policy `cancel`, and `auto` where it cancels: how long a reader may be away, in milliseconds. When absent: 60000 for `batch`, else 0; owner
     /// `edge` has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(max = 3_600_000)))]
@@ -168,9 +168,10 @@ pub struct Route {
     /// Policy `auto`: in how many of a thousand cases users ask again after a cancelled answer, until enough was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub re_ask_prior_per_mille: Option<PerMille>,
-    /// Policy `auto`: what the time of users is worth who have to ask again.
+    /// Policy `auto`: what a minute of a user's time is worth, in micro-USD. It adds the time that a user loses who has to
+    /// ask again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub user_time: Option<UserTime>,
+    pub user_minute_micros: Option<Micros>,
     /// Generations of this route that may hold a concurrency slot at once; the tenant's limit holds besides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 100_000)))]
@@ -267,8 +268,8 @@ pub struct Policies {
     pub artifact: Artifact,
     /// See [`Route::re_ask_prior_per_mille`].
     pub re_ask_prior_per_mille: Option<PerMille>,
-    /// See [`Route::user_time`].
-    pub user_time: Option<UserTime>,
+    /// See [`Route::user_minute_micros`].
+    pub user_minute_micros: Option<Micros>,
     /// See [`Route::concurrency`].
     pub concurrency: Option<u32>,
 }
@@ -312,7 +313,7 @@ impl Route {
             retention_s: self.retention_s.unwrap_or(preset.retention_s),
             artifact: self.artifact.or_expected(workload, self.expected_ms),
             re_ask_prior_per_mille: self.re_ask_prior_per_mille,
-            user_time: self.user_time,
+            user_minute_micros: self.user_minute_micros,
             concurrency: self.concurrency,
         }
     }

@@ -99,7 +99,10 @@ fn faults_of_form() {
             json!({ "on_expiry": { "slot": "reduce_hold" } }),
             "routes[0].on_expiry.slot | unknown_word | \"reduce_hold\" | must be one of `quarantine`, `release`",
         ),
-        (json!({ "user_time": { "minute_micros": 5 } }), "routes[0].user_time.lost_ms | missing |  | missing"),
+        (
+            json!({ "user_minute_micros": -5 }),
+            "routes[0].user_minute_micros | out_of_range | -5 | must be from 0 to 9007199254740991",
+        ),
     ] {
         assert_eq!(error(&with_route(members)), expected);
     }
@@ -121,7 +124,7 @@ fn faults_of_the_whole_document() {
         (json!({ "webhook": { "events": [] } }), "webhook.url | missing |  | missing"),
         (
             json!({ "webhook": { "url": "https://a.example", "events": ["generation.gone"] } }),
-            "webhook.events[0] | unknown_word | \"generation.gone\" | must be one of `generation.completed`, `generation.failed`, \
+            "webhook.events[0] | unknown_word | \"generation.gone\" | must be one of `generation.finished`, `generation.failed`, \
           `generation.cancelled`, `generation.expired`, `generation.late_completion`, `generation.disputed`",
         ),
         (

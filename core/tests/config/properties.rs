@@ -71,6 +71,7 @@ fn route() -> impl Strategy<Value = Map<String, Value>> {
         ("retention_s", number(0, 31_536_000)),
         ("artifact", object(vec![("long", flag()), ("has_home", flag()), ("reproducible", flag())])),
         ("re_ask_prior_per_mille", number(0, 1_000)),
+        ("user_minute_micros", number(0, (1 << 53) - 1)),
         ("concurrency", number(1, 100_000)),
     ])
 }

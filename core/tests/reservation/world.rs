@@ -81,9 +81,6 @@ pub(crate) fn terms() -> Terms {
         watch_ms: 0,
         expected_ms: None,
         workload: Default::default(),
-        artifact: Default::default(),
-        re_ask_prior_per_mille: None,
-        user_time: None,
     }
 }
 

@@ -69,7 +69,7 @@ fn a_repeated_extension_extends_once() {
     assert_eq!((stored.kind, stored.reason), (PostingKind::HoldExtended, ReasonCode::RetryExtended));
     assert_eq!((stored.price_version.as_deref(), stored.decided_at), (Some("v1"), START));
     assert_eq!(world.settle(&settled(1, 70), START), Ok(true), "30 + 20 + 20");
-    world.config.config.budget = None;
+    world.config.budget = None;
     let before = world.clone();
     assert_eq!(world.extend(&extension(1, 20), START), Ok(false));
     assert_eq!(world, before);
