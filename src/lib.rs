@@ -7,7 +7,7 @@
 //! | `proxy` | requests that go to a provider |
 //! | `edge_driver` | generations that the edge itself drives |
 //! | `generations`, `balance`, `healthz` | Holdfast's own routes |
-//! | `admin`, `accounts` | the operator's routes; keys and configuration of a tenant |
+//! | `admin`, `accounts`, `configuration` | the operator's routes; keys and configuration of a tenant |
 //! | `caller`, `request_headers`, `body`, `query` | what a request says, parsed |
 //! | `ask` | questions to the objects |
 //! | `error`, `respond` | what can go wrong, and the answers; the only place that names status codes |
@@ -20,6 +20,7 @@ mod ask;
 mod balance;
 mod body;
 mod caller;
+mod configuration;
 mod edge_client;
 mod edge_driver;
 mod error;

@@ -71,6 +71,7 @@ fn admission(caller: &Caller, options: RequestOptions, chat: &ChatRequest<'_>, b
         headers: options.routing,
         on_disconnect: options.on_disconnect,
         idempotency_key: options.idempotency_key,
+        workload: options.workload,
     }
 }
 

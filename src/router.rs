@@ -2,6 +2,7 @@
 
 use crate::accounts::{self, Actor};
 use crate::admin::{self, AdminPath};
+use crate::configuration::{self, ConfigPath};
 use crate::error::EdgeError;
 use crate::respond::{self, ErrorForm};
 use crate::{balance, generations, healthz, proxy};
@@ -23,7 +24,7 @@ enum Endpoint<'a> {
     Admin(AdminPath<'a>),
     Balance,
     ChatCompletions,
-    Config,
+    Config(ConfigPath<'a>),
     FindGenerations,
     Generation(&'a str),
     GenerationCancel(&'a str),
@@ -52,7 +53,6 @@ impl<'a> Endpoint<'a> {
         match path {
             proxy::CHAT_COMPLETIONS => Some(Self::ChatCompletions),
             "/v1/balance" => Some(Self::Balance),
-            "/v1/config" => Some(Self::Config),
             "/v1/keys" => Some(Self::Keys),
             "/v1/generations" => Some(Self::FindGenerations),
             "/healthz" => Some(Self::Healthz),
@@ -69,6 +69,9 @@ impl<'a> Endpoint<'a> {
         }
         if let Some(rest) = path.strip_prefix("/admin/") {
             return AdminPath::at(rest).map(Self::Admin);
+        }
+        if let Some(rest) = path.strip_prefix("/v1/config") {
+            return ConfigPath::at(rest).map(Self::Config);
         }
         if let Some(id) = path.strip_prefix("/v1/keys/") {
             return Some(Self::Key(id)).filter(|_| !id.contains('/'));
@@ -87,7 +90,7 @@ impl<'a> Endpoint<'a> {
         match self {
             Self::Admin(path) => path.methods(),
             Self::ChatCompletions | Self::GenerationCancel(_) => &["POST"],
-            Self::Config => &["GET", "PUT"],
+            Self::Config(path) => path.methods(),
             Self::Key(_) => &["DELETE"],
             Self::Keys => &["GET", "POST"],
             #[cfg(feature = "test-hooks")]
@@ -154,8 +157,7 @@ async fn serve(endpoint: Endpoint<'_>, request: Request, env: &Env, context: &Co
     let reads = request.inner().method() == "GET";
     match endpoint {
         Endpoint::Admin(path) => admin::serve(path, request, env).await,
-        Endpoint::Config if reads => accounts::show_config(&Actor::of_key(&request, env)?, env).await,
-        Endpoint::Config => accounts::put_config(&Actor::of_key(&request, env)?, request, env).await,
+        Endpoint::Config(path) => configuration::serve(path, &Actor::of_key(&request, env)?, request, env).await,
         Endpoint::Key(id) => accounts::revoke_key(&Actor::of_key(&request, env)?, env, id).await,
         Endpoint::Keys if reads => accounts::list_keys(&Actor::of_key(&request, env)?, env).await,
         Endpoint::Keys => accounts::issue_key(&Actor::of_key(&request, env)?, request, env).await,
@@ -219,7 +221,12 @@ mod tests {
             ("DELETE", "/v1/keys/key_1", to(Endpoint::Key("key_1"))),
             ("GET", "/v1/keys/key_1", WrongMethod(Endpoint::Key("key_1"))),
             ("DELETE", "/v1/keys/key_1/x", Nowhere),
-            ("PUT", "/v1/config", to(Endpoint::Config)),
+            ("PUT", "/v1/config", to(Endpoint::Config(ConfigPath::Document))),
+            ("GET", "/v1/config/versions", to(Endpoint::Config(ConfigPath::Versions))),
+            ("POST", "/v1/config/check", to(Endpoint::Config(ConfigPath::Check))),
+            ("PUT", "/v1/config/check", WrongMethod(Endpoint::Config(ConfigPath::Check))),
+            ("GET", "/v1/configuration", Nowhere),
+            ("GET", "/config.schema.json", Asset),
             ("POST", "/admin/tenants", to(Endpoint::Admin(AdminPath::Tenants))),
             ("DELETE", "/admin/tenants", WrongMethod(Endpoint::Admin(AdminPath::Tenants))),
             ("GET", "/admin/other", Nowhere),

@@ -25,7 +25,7 @@ pub use fault::{ConfigFault, FAULTS_MAX, FaultCode};
 pub use generated::generated_schema;
 pub use origin::{is_web_origin, is_webhook_url, origin_is_allowed};
 pub use tenant::{Budget, ChosenBy, Period, TenantConfig, Webhook, WebhookEvent};
-pub use version::{ConfigVersion, put};
+pub use version::{Condition, ConfigEntry, ConfigVersion, put};
 
 use crate::dialect::Dialect;
 use crate::pricing::PriceList;

@@ -72,6 +72,8 @@ pub enum Refusal {
         /// The version it has now.
         current: u64,
     },
+    /// There is no such version of the configuration.
+    UnknownConfigVersion,
     /// What is changed must be named by `If-Match` (RFC 6585: 428): two writers could otherwise undo each other.
     PreconditionRequired,
     /// It is not what `If-Match` names any more (RFC 9110: 412).
@@ -124,6 +126,7 @@ impl Refusal {
             Self::JustificationRequired => "justification_required",
             Self::ActionConflict => "action_conflict",
             Self::VersionConflict { .. } => "version_conflict",
+            Self::UnknownConfigVersion => "unknown_config_version",
             Self::PreconditionRequired => "precondition_required",
             Self::PreconditionFailed => "precondition_failed",
             Self::TooManyReaders => "too_many_readers",
@@ -181,6 +184,7 @@ impl Refusal {
             | Self::JustificationRequired
             | Self::ActionConflict
             | Self::VersionConflict { .. }
+            | Self::UnknownConfigVersion
             | Self::PreconditionRequired
             | Self::PreconditionFailed
             | Self::TooManyReaders
@@ -227,6 +231,7 @@ impl Refusal {
             Self::VersionConflict { current } => {
                 alloc::format!("The reservation has changed since it was looked at; it is at version {current}.")
             }
+            Self::UnknownConfigVersion => "There is no such version of the configuration.".to_string(),
             Self::PreconditionRequired => {
                 "If-Match must name what is changed: read it first and send its ETag.".to_string()
             }

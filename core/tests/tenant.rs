@@ -186,6 +186,27 @@ fn terms_are_the_first_matching_route_within_its_caps() {
     assert_eq!(terms(|call| call.choices = 0).output_bound_tokens, 10, "at least one choice");
 }
 
+/// Slots are limited per tenant and per route: a full route leaves the others alone, and a slot comes back with its hold.
+#[test]
+fn a_route_has_slots_of_its_own() {
+    let routes = r#"{"name":"narrow","match":{"model":"mini*"},"provider":"p","max_output_tokens":10,"concurrency":2},
+         {"name":"wide","provider":"p","max_output_tokens":10}"#;
+    let mut world = World::new(config(1_000, 1_000, 4, routes));
+    let mini = |n: u8| Admit { model: "mini".into(), ..request(n, 20) };
+    world.admit(&mini(1), START).unwrap();
+    world.admit(&mini(2), START).unwrap();
+    assert_eq!(world.admit(&mini(3), START), Err(Refusal::ConcurrencyExceeded { limit: 2 }));
+    assert_eq!(world.admit(&request(4, 20), START).unwrap().terms.route, "wide");
+    world.settle(&settled(1, 5), START).unwrap();
+    world.admit(&mini(3), START).unwrap();
+    world.admit(&request(5, 20), START).unwrap();
+    assert_eq!(
+        world.admit(&mini(6), START),
+        Err(Refusal::ConcurrencyExceeded { limit: 4 }),
+        "the tenant's comes first"
+    );
+}
+
 /// Design 11: every policy of the route is pinned, with the presets of its workload; without a match the default route.
 #[test]
 fn terms_have_the_policies_of_their_route() {

@@ -21,32 +21,74 @@ pub struct ConfigVersion {
     pub document: String,
 }
 
+/// A version without its document.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ConfigEntry {
+    /// See [`ConfigVersion::version`].
+    pub version: u64,
+    /// See [`ConfigVersion::at`].
+    pub at: UnixMillis,
+    /// See [`ConfigVersion::etag`].
+    pub etag: String,
+}
+
+/// What must hold for a document to be replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "condition", rename_all = "snake_case")]
+pub enum Condition {
+    /// What a caller's `If-Match` says. Without one only the first document may be put.
+    IfMatch {
+        /// The header.
+        tags: Option<String>,
+    },
+    /// Nothing: an operator sets the tenant up.
+    Always,
+}
+
+impl ConfigVersion {
+    /// What stands before the first document: an empty one, of version 0.
+    #[must_use]
+    pub fn none(at: UnixMillis) -> Self {
+        let document = String::from("{}");
+        Self { version: 0, at, etag: etag_of(&document), document }
+    }
+
+    /// Without the document.
+    #[must_use]
+    pub fn entry(&self) -> ConfigEntry {
+        ConfigEntry { version: self.version, at: self.at, etag: self.etag.clone() }
+    }
+}
+
 /// Puts a document in place of the current one. The very document that is there already makes no new version, so that a
 /// put whose answer was lost may be repeated.
 ///
 /// # Errors
-/// In this order: [`Refusal::PreconditionRequired`] (a document is there, and `if_match` does not say which one was
-/// looked at), [`Refusal::PreconditionFailed`] (it is another one, or there is none).
+/// In this order: [`Refusal::PreconditionRequired`] (a document is there, and `If-Match` does not say which one was
+/// looked at), [`Refusal::PreconditionFailed`] (it is another one).
 pub fn put(
-    current: Option<&ConfigVersion>,
-    if_match: Option<&str>,
+    current: &ConfigVersion,
+    condition: &Condition,
     document: &Accepted,
     now: UnixMillis,
 ) -> Result<ConfigVersion, Refusal> {
-    let next = |version: u64| ConfigVersion {
-        version,
+    let same = current.etag == document.etag;
+    match condition {
+        Condition::IfMatch { tags: None } if current.version > 0 => return Err(Refusal::PreconditionRequired),
+        Condition::IfMatch { tags: Some(tags) } if !same && !names(tags, &current.etag) => {
+            return Err(Refusal::PreconditionFailed);
+        }
+        Condition::IfMatch { .. } | Condition::Always => {}
+    }
+    if same && current.version > 0 {
+        return Ok(current.clone());
+    }
+    Ok(ConfigVersion {
+        version: current.version.saturating_add(1),
         at: now,
         etag: document.etag.clone(),
         document: document.document.clone(),
-    };
-    match (current, if_match) {
-        (None, None) => Ok(next(1)),
-        (None, Some(_)) => Err(Refusal::PreconditionFailed),
-        (Some(_), None) => Err(Refusal::PreconditionRequired),
-        (Some(current), Some(_)) if current.etag == document.etag => Ok(current.clone()),
-        (Some(current), Some(tags)) if names(tags, &current.etag) => Ok(next(current.version.saturating_add(1))),
-        (Some(_), Some(_)) => Err(Refusal::PreconditionFailed),
-    }
+    })
 }
 
 /// Whether an `If-Match` header names an entity tag (RFC 9110 13.1.1): `*`, or a list in which it stands. Weak tags never

@@ -8,7 +8,7 @@ use crate::ids::{AttemptId, Identity};
 use crate::key::KeyDigest;
 use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
 use crate::money::Micros;
-use crate::policy::{OnDisconnect, Terms, resolve_on_disconnect};
+use crate::policy::{OnDisconnect, Route, Terms, resolve_on_disconnect};
 use crate::refusal::Refusal;
 use crate::time::UnixMillis;
 use alloc::collections::BTreeMap;
@@ -79,6 +79,8 @@ pub struct AdmitContext<'a> {
     pub same_generation: Option<&'a Hold>,
     /// The row of the same idempotency scope, if there is one, with its hold.
     pub same_key: Option<(&'a IdempotencyRow, &'a Hold)>,
+    /// Slots in use of the request's route (see [`route_of`]). Only read where the route has a limit of its own.
+    pub route_slots: u32,
 }
 
 /// The answer to an Admit that was not refused.
@@ -130,7 +132,7 @@ pub struct AdmissionRows {
 /// another tenant), [`Refusal::IdentityConflict`], [`Refusal::IdempotencyKeyReused`], [`Refusal::Suspended`] (a
 /// recorded answer is given to a suspended tenant too), [`Refusal::NoRoute`], [`Refusal::Unavailable`] (the route's provider is not
 /// configured), [`Refusal::OverrideNotAllowed`], [`Refusal::ModelNotPriced`], [`Refusal::AmountOutOfRange`] (of the
-/// worst case), [`Refusal::BudgetExhausted`], [`Refusal::ConcurrencyExceeded`].
+/// worst case), [`Refusal::BudgetExhausted`], [`Refusal::ConcurrencyExceeded`] (of the tenant, of the route).
 pub fn admit(
     context: &AdmitContext<'_>,
     admit: &Admit,
@@ -150,10 +152,14 @@ pub fn admit(
     if context.account.status == Status::Suspended {
         return Err(Refusal::Suspended);
     }
-    let terms = terms(context, admit)?;
+    let route = route_of(context.config, admit).ok_or(Refusal::NoRoute)?;
+    let terms = terms(context, route, admit)?;
     check_budget(context.config, context.tenant, context.period, terms.hold)?;
     if context.tenant.slots_in_use >= context.config.concurrency {
         return Err(Refusal::ConcurrencyExceeded { limit: context.config.concurrency });
+    }
+    if let Some(limit) = route.concurrency.filter(|limit| context.route_slots >= *limit) {
+        return Err(Refusal::ConcurrencyExceeded { limit });
     }
 
     // From here the admission succeeds unless an amount leaves its range.
@@ -207,9 +213,14 @@ pub(super) fn check_budget(
     if over_credit || over_period { Err(Refusal::BudgetExhausted) } else { Ok(()) }
 }
 
-fn terms(context: &AdmitContext<'_>, admit: &Admit) -> Result<Terms, Refusal> {
+/// The route that takes a request: the first that matches, else the default route.
+#[must_use]
+pub fn route_of<'a>(config: &'a TenantConfig, admit: &Admit) -> Option<&'a Route> {
     let facts = Facts { path: &admit.path, model: &admit.model, headers: &admit.headers, workload: admit.workload };
-    let (_, route, _) = context.config.choose(&facts).ok_or(Refusal::NoRoute)?;
+    config.choose(&facts).map(|(_, route, _)| route)
+}
+
+fn terms(context: &AdmitContext<'_>, route: &Route, admit: &Admit) -> Result<Terms, Refusal> {
     let provider = provider_of(context.providers, &route.provider)?;
     let policies = route.policies();
     let on_disconnect = resolve_on_disconnect(&policies, admit.on_disconnect)?;

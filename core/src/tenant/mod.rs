@@ -11,7 +11,7 @@ mod admission;
 mod extension;
 mod settlement;
 
-pub use admission::{AdmissionRows, Admit, AdmitContext, Admitted, admit};
+pub use admission::{AdmissionRows, Admit, AdmitContext, Admitted, admit, route_of};
 pub use extension::{Extend, ExtendContext, extend};
 pub use settlement::{KeyAfter, SettleContext, SettlementRows, settle};
 

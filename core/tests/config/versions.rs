@@ -1,7 +1,7 @@
 //! Versions of a document, and who may put the next one.
 
 use super::world::{read_text, with_route};
-use holdfast_core::config::{Accepted, ConfigVersion, put};
+use holdfast_core::config::{Accepted, Condition, ConfigVersion, put};
 use holdfast_core::refusal::Refusal;
 use holdfast_core::time::UnixMillis;
 use serde_json::json;
@@ -31,51 +31,69 @@ fn the_tag_is_of_what_was_written_and_not_of_how() {
     assert!(!short.document.contains("lease_ms"), "{}", short.document);
 }
 
+fn if_match(tags: &str) -> Condition {
+    Condition::IfMatch { tags: Some(tags.into()) }
+}
+
+const WITHOUT: Condition = Condition::IfMatch { tags: None };
+
+fn first() -> ConfigVersion {
+    put(&ConfigVersion::none(NOW), &WITHOUT, &document(1), NOW).unwrap()
+}
+
 #[test]
 fn preconditions() {
-    let first = put(None, None, &document(1), NOW).unwrap();
+    let (none, first) = (ConfigVersion::none(NOW), first());
     assert_eq!((first.version, first.at, &first.etag), (1, NOW, &document(1).etag));
+    assert_eq!((none.version, none.document.as_str()), (0, "{}"));
     let tag = first.etag.as_str();
     let listed = format!("\"other\", {tag}");
     let weak = format!("W/{tag}");
     let bare = tag.trim_matches('"');
-    for (current, if_match, expected) in [
-        (None, Some("*"), Err(Refusal::PreconditionFailed)),
-        (None, Some(tag), Err(Refusal::PreconditionFailed)),
-        (Some(&first), None, Err(Refusal::PreconditionRequired)),
-        (Some(&first), Some("\"other\""), Err(Refusal::PreconditionFailed)),
-        (Some(&first), Some(""), Err(Refusal::PreconditionFailed)),
-        (Some(&first), Some(weak.as_str()), Err(Refusal::PreconditionFailed)),
-        (Some(&first), Some(bare), Err(Refusal::PreconditionFailed)),
-        (Some(&first), Some(tag), Ok(2)),
-        (Some(&first), Some(listed.as_str()), Ok(2)),
-        (Some(&first), Some("*"), Ok(2)),
+    for (current, condition, expected) in [
+        (&none, WITHOUT, Ok(1)),
+        (&none, if_match("*"), Ok(1)),
+        (&none, if_match(&none.etag), Ok(1)),
+        (&none, if_match(tag), Err(Refusal::PreconditionFailed)),
+        (&first, WITHOUT, Err(Refusal::PreconditionRequired)),
+        (&first, if_match("\"other\""), Err(Refusal::PreconditionFailed)),
+        (&first, if_match(""), Err(Refusal::PreconditionFailed)),
+        (&first, if_match(&none.etag), Err(Refusal::PreconditionFailed)),
+        (&first, if_match(&weak), Err(Refusal::PreconditionFailed)),
+        (&first, if_match(bare), Err(Refusal::PreconditionFailed)),
+        (&first, if_match(tag), Ok(2)),
+        (&first, if_match(&listed), Ok(2)),
+        (&first, if_match("*"), Ok(2)),
+        (&first, Condition::Always, Ok(2)),
     ] {
-        let put = put(current, if_match, &document(2), NOW.plus(5));
-        assert_eq!(put.map(|version| version.version), expected, "{if_match:?}");
+        let put = put(current, &condition, &document(2), NOW.plus(5));
+        assert_eq!(put.map(|version| version.version), expected, "{condition:?} at {}", current.version);
     }
 }
 
 /// Of two writers who read the same version one wins; the other is told, and its document changes nothing.
 #[test]
 fn two_writers() {
-    let first = put(None, None, &document(1), NOW).unwrap();
-    let second = put(Some(&first), Some(&first.etag), &document(2), NOW.plus(1)).unwrap();
-    let lost = put(Some(&second), Some(&first.etag), &document(3), NOW.plus(2));
+    let first = first();
+    let second = put(&first, &if_match(&first.etag), &document(2), NOW.plus(1)).unwrap();
+    let lost = put(&second, &if_match(&first.etag), &document(3), NOW.plus(2));
     assert_eq!(lost, Err(Refusal::PreconditionFailed));
-    let again = put(Some(&second), Some(&second.etag), &document(3), NOW.plus(3)).unwrap();
+    let again = put(&second, &if_match(&second.etag), &document(3), NOW.plus(3)).unwrap();
     assert_eq!((again.version, again.at), (3, NOW.plus(3)));
 }
 
 /// Invariant 8, for a put whose answer was lost: the repeat finds its own document and makes no version.
 #[test]
 fn a_repeated_put_makes_no_version() {
-    let first = put(None, None, &document(1), NOW).unwrap();
-    let second = put(Some(&first), Some(&first.etag), &document(2), NOW.plus(1)).unwrap();
-    assert_eq!(put(Some(&second), Some(&first.etag), &document(2), NOW.plus(2)), Ok(second.clone()));
-    assert_eq!(put(Some(&second), None, &document(2), NOW), Err(Refusal::PreconditionRequired));
-    let back = put(Some(&second), Some(&second.etag), &document(1), NOW.plus(3)).unwrap();
+    let first = first();
+    let second = put(&first, &if_match(&first.etag), &document(2), NOW.plus(1)).unwrap();
+    assert_eq!(put(&second, &if_match(&first.etag), &document(2), NOW.plus(2)), Ok(second.clone()));
+    assert_eq!(put(&second, &Condition::Always, &document(2), NOW.plus(2)), Ok(second.clone()));
+    assert_eq!(put(&second, &WITHOUT, &document(2), NOW), Err(Refusal::PreconditionRequired));
+    let back = put(&second, &if_match(&second.etag), &document(1), NOW.plus(3)).unwrap();
     assert_eq!((back.version, &back.etag), (3, &first.etag), "an old document is a new version");
     let stored: ConfigVersion = serde_json::from_str(&serde_json::to_string(&back).unwrap()).unwrap();
     assert_eq!(stored, back);
+    let empty = put(&ConfigVersion::none(NOW), &WITHOUT, &accepted("{}"), NOW.plus(1)).unwrap();
+    assert_eq!((empty.version, empty.at), (1, NOW.plus(1)), "an empty document is one too");
 }

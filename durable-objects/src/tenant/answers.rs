@@ -3,13 +3,14 @@
 
 use super::{Failure, Tenant};
 use crate::clock;
+use holdfast_core::config::TenantConfig;
 use holdfast_core::ids::{GenerationId, ReservationId};
 use holdfast_core::ledger::Posting;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::tenant::account::{Role, Status};
 use holdfast_core::tenant::{
     Admit, AdmitContext, Admitted, Extend, ExtendContext, Hold, IdempotencyRow, PeriodState, SettleContext, admit,
-    extend, settle,
+    extend, route_of, settle,
 };
 use holdfast_core::time::UnixMillis;
 use holdfast_core::view::BalanceView;
@@ -83,12 +84,21 @@ impl Tenant {
             period: &period,
             same_generation: same_generation.as_ref(),
             same_key: same_key.as_ref().map(|(row, hold)| (row, hold)),
+            route_slots: self.route_slots(&config, call)?,
         };
         let (admitted, rows) = admit(&context, call, now)?;
         if let Some(rows) = rows {
             self.store.store_admission(rows)?;
         }
         Ok(TenantReply::Admitted(Box::new(admitted)))
+    }
+
+    /// Counted only where the route has a limit of its own: open holds are few, and most routes have none.
+    fn route_slots(&self, config: &TenantConfig, call: &Admit) -> Result<u32, Error> {
+        match route_of(config, call).filter(|route| route.concurrency.is_some()) {
+            Some(route) => self.store.slots_of_route(&route.name),
+            None => Ok(0),
+        }
     }
 
     fn same_key(&self, call: &Admit) -> Result<Option<(IdempotencyRow, Hold)>, Error> {

@@ -5,12 +5,14 @@
 //! | `object` | the platform's side: reads a call, replies; rings |
 //! | `answers` | one function per call: load rows, apply the rules of [`holdfast_core::tenant`], store rows |
 //! | `account` | the tenant as configured, read once |
+//! | `config` | the versions of the tenant's document |
 //! | `store`, `schema` | rows in SQLite |
 //! | `sweep` | what the alarm does: ask after overdue holds |
 //! | `wake` | when the alarm rings |
 
 mod account;
 mod answers;
+mod config;
 mod object;
 mod schema;
 mod store;

@@ -85,6 +85,15 @@ impl Store {
         Ok(sql::as_int(row.as_ref().and_then(|row| row.first()))?.map(UnixMillis))
     }
 
+    /// How many slots the open holds of a route have.
+    pub(super) fn slots_of_route(&self, route: &str) -> Result<u32> {
+        let query =
+            "SELECT COUNT(*) FROM hold WHERE state = 'open' AND slot = 1 AND json_extract(json, '$.terms.route') = ?";
+        let row = sql::first(&self.sql, query, vec![route.into()])?;
+        let slots = sql::as_int(row.as_ref().and_then(|row| row.first()))?.unwrap_or_default();
+        Ok(u32::try_from(slots).unwrap_or(u32::MAX))
+    }
+
     /// How many open holds have their slot, and what all open holds hold.
     pub(super) fn open_totals(&self) -> Result<(u64, Micros)> {
         let query = "SELECT SUM(slot), SUM(hold_micros) FROM hold WHERE state = 'open'";
