@@ -368,6 +368,14 @@ fn the_search_keeps_the_providers_wish() {
     assert!((90_000..112_500).contains(&wait), "{wait}");
     assert_eq!(world.say(&reconcile(2, seen())), "done=", "again");
     assert_eq!(world.live().reconciliation, Some(wished));
+    // It was for one lookup. One that nobody answers is no wish.
+    world.now = wished.next_at;
+    assert_eq!(world.say(&wake(false)), "done+look_up");
+    world.now = world.next_wake().unwrap();
+    assert_eq!(world.say(&wake(false)), "done+evidence");
+    world.take(&reconcile(2, seen())).unwrap();
+    let wait = world.live().reconciliation.unwrap().next_at.since(world.now);
+    assert!((4_000..5_000).contains(&wait), "the backoff of the third lookup: {wait}");
 }
 
 /// A search that cannot ask waits for its deadline; one that can asks again and again, and a lookup that nobody answers
