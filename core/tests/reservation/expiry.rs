@@ -408,3 +408,16 @@ fn the_search_goes_on_to_its_deadline() {
         assert_eq!(asked > 0, asks, "{capabilities:?}");
     }
 }
+
+/// The record of a release names each effect (seed 3, "Release effects"): a watch that goes on is one of them.
+#[test]
+fn the_record_names_the_watch() {
+    for (watch_ms, watched) in [(WATCH_MS, true), (0, false)] {
+        let terms = Terms { on_expiry: Some(OnExpiry::ExpireAndWatch), watch_ms, ..with(STATUS) };
+        let mut world = World::searching(&terms);
+        let transition = world.take(&reconcile(2, seen())).unwrap();
+        let [record] = transition.evidence.as_slice() else { panic!("one record: {:?}", transition.evidence) };
+        let stored = String::from_utf8(record.to_stored()).unwrap();
+        assert_eq!(stored.contains("watch_scheduled"), watched, "{stored}");
+    }
+}
