@@ -4,12 +4,19 @@
 //! A frame is the length of the JSON part (4 bytes, big endian), the JSON part, and raw bytes (a request body, a batch
 //! of output) that are never wrapped in JSON.
 
+mod books;
+
+pub use books::{
+    BooksCall, BooksReply, GenerationFilter, HoldName, LedgerFilter, PAGE_DEFAULT, PAGE_MAX, Paging, RecordsOf, Span,
+};
+
 use crate::ids::{AttemptId, GenerationId, Identity};
 use crate::key::KeyDigest;
 use crate::ledger::Posting;
 use crate::policy::Terms;
 use crate::refusal::Refusal;
 use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, UpstreamEnd};
+use crate::tenant::books::ReservationBooks;
 use crate::tenant::{Admit, Admitted, Extend};
 use crate::view::{BalanceView, GenerationView};
 use alloc::boxed::Box;
@@ -46,6 +53,13 @@ pub enum TenantCall {
         /// The caller's key.
         key: KeyDigest,
     },
+    /// A question about the tenant's books.
+    Books {
+        /// The caller's key.
+        key: KeyDigest,
+        /// What is asked.
+        question: Box<BooksCall>,
+    },
     /// Postings of one reservation, in order. Idempotent by posting id.
     Settle {
         /// The postings.
@@ -73,6 +87,8 @@ pub enum TenantReply {
     },
     /// Balances and open holds.
     Balance(Box<BalanceView>),
+    /// What the books say.
+    Books(Box<BooksReply>),
     /// Every posting is applied, now or before.
     Settled,
     /// The hold is extended by the amount asked for, now or before.
@@ -172,6 +188,8 @@ pub enum GenerationCall {
     Result,
     /// Somebody asks for cancellation.
     Cancel,
+    /// What does the reservation say about its hold?
+    Books,
     /// What became of this hold? One that was never started never will be.
     Resolve {
         /// What it was admitted under.
@@ -213,6 +231,8 @@ pub enum GenerationReply {
         /// The first request.
         cancellation: Option<Cancellation>,
     },
+    /// What the reservation says about its hold.
+    Books(Box<ReservationBooks>),
     /// The hold is resolved or its generation lives.
     Resolved,
     /// The reader's cursor lies beyond the end of the log.
