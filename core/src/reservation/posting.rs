@@ -67,10 +67,11 @@ impl Reservation {
         }
         let usage_records = self.usage_records(self.attempts(), now);
         let settle = self.posting(PostingKind::Settle, cost.min(hold), usage, reason, now);
-        let mut postings = vec![Posting { usage_records, ..settle }];
+        let mut postings = vec![Posting { usage_records: usage_records.clone(), ..settle }];
         if cost > hold {
             let above = cost.saturating_minus(hold);
-            postings.push(self.posting(PostingKind::Overage, above, usage, reason, now));
+            // It stands on the same consumption: its invoice line names it too.
+            postings.push(Posting { usage_records, ..self.posting(PostingKind::Overage, above, usage, reason, now) });
         }
         postings
     }
@@ -86,7 +87,8 @@ impl Reservation {
     /// A posting after the resolution, that brings what is charged to `cost`. `None` when it is that already: the same
     /// effect is never had twice.
     ///
-    /// `changed` is the attempt that is accounted anew. After a release by expiry the first charge by a late signal is a late settlement; everything else corrects (design 7).
+    /// `changed` is the attempt that is accounted anew. After a release by expiry the first charge by a late signal is a
+    /// late settlement; everything else corrects (design 7).
     pub(super) fn adjusting_posting(
         &self,
         cost: Micros,

@@ -13,7 +13,7 @@ use holdfast_core::tenant::books::{
     Books, ChainRow, Check, DIFFERENCES_MAX, Difference, HoldColumns, HoldRows, Home, KeptLine, KeptPosting, Said,
     Stage, StoredPosting, What,
 };
-use holdfast_core::tenant::{HoldState, PeriodState};
+use holdfast_core::tenant::{HoldState, PeriodState, TenantState};
 use holdfast_core::view::LedgerCheckView;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -152,7 +152,12 @@ fn nothing_is_found_where_nothing_is_wrong() {
         let view = LedgerCheckView::of(1, &check);
         assert_eq!((view.complete, view.consistent, view.next), (true, Some(true), None));
     }
-    assert_eq!(checked(&World::new(super::config(0, 0, 1, super::ROUTE)), 10).differences, [], "an empty ledger");
+    let mut empty = super::world();
+    empty.tenant = TenantState::default();
+    empty.postings.clear();
+    empty.entries.clear();
+    empty.audit.clear();
+    assert_eq!(checked(&empty, 10).differences, [], "an empty ledger");
 }
 
 /// A planted edit, by name: what must be named, of which row, expected and found.
