@@ -2,6 +2,7 @@
 
 use crate::ids::{GenerationId, ReservationId};
 use crate::ledger::{GroupBy, LedgerEntry, PostingKind, UsageGroup};
+use crate::tenant::account::Role;
 use crate::tenant::{Hold, HoldState};
 use crate::time::UnixMillis;
 use crate::view::{GenerationSummary, InvoiceLineView, LedgerCheckView, LedgerEntryView, Page, UsageRecordView};
@@ -165,6 +166,22 @@ pub enum BooksCall {
     },
 }
 
+impl BooksCall {
+    /// Who may ask. A client sees what it ran; what it cost, and what was recorded of it, is its tenant's business.
+    #[must_use]
+    pub const fn role(&self) -> Role {
+        match self {
+            Self::Generations { .. } => Role::Client,
+            Self::Ledger { .. }
+            | Self::Lines { .. }
+            | Self::Sums { .. }
+            | Self::Records(_)
+            | Self::Audit { .. }
+            | Self::Check { .. } => Role::Admin,
+        }
+    }
+}
+
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "books", rename_all = "snake_case")]
@@ -182,6 +199,8 @@ pub enum BooksReply {
         /// The last number that counts.
         upto: u64,
     },
+    /// More groups than one report may have: fewer dimensions, or a shorter span.
+    TooManyGroups,
     /// Usage records, at most as many as a reservation can have.
     Records(Page<UsageRecordView>),
     /// A page of events, each a JSON document as it is sent.

@@ -80,14 +80,11 @@ impl Verified {
             found.push(Difference::new(What::Posting, named, Said::Nothing).at(row.seq).in_row(named));
         }
         self.read_entry(row, posting.as_ref(), &mut found);
-        match &posting {
-            Some(posting) => {
-                found = found.into_iter().map(|difference| difference.of_posting(posting)).collect();
-                if posting.kind == PostingKind::Grant {
-                    self.granted = self.granted.saturating_add(signed(posting.amount));
-                }
+        if let Some(posting) = &posting {
+            found = found.into_iter().map(|difference| difference.of_posting(posting)).collect();
+            if posting.kind == PostingKind::Grant {
+                self.granted = self.granted.saturating_add(signed(posting.amount));
             }
-            None => {}
         }
         found
     }
