@@ -6,7 +6,7 @@
 //! | `router` | which handler takes a request |
 //! | `proxy` | requests that go to a provider |
 //! | `edge_driver` | generations that the edge itself drives |
-//! | `generations`, `balance`, `healthz` | Holdfast's own routes |
+//! | `generations`, `balance`, `books`, `healthz` | Holdfast's own routes |
 //! | `admin`, `accounts` | the operator's routes; keys and configuration of a tenant |
 //! | `caller`, `request_headers`, `body`, `query` | what a request says, parsed |
 //! | `ask` | questions to the objects |
@@ -19,6 +19,7 @@ mod admin;
 mod ask;
 mod balance;
 mod body;
+mod books;
 mod caller;
 mod edge_client;
 mod edge_driver;

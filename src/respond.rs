@@ -4,6 +4,7 @@ use crate::error::EdgeError;
 use holdfast_core::dialect::{Dialect, error_envelope};
 use holdfast_core::ids::Identity;
 use holdfast_core::refusal::Refusal;
+use holdfast_core::view::Page;
 use serde::Serialize;
 use worker::{Headers, Response};
 
@@ -12,6 +13,7 @@ use worker::{Headers, Response};
 const RETRY_AFTER_S: &str = "1";
 
 const JSON: &str = "application/json";
+const JSON_LINES: &str = "application/x-ndjson";
 const PROBLEM_JSON: &str = "application/problem+json";
 
 /// How an error is written.
@@ -53,6 +55,14 @@ pub(crate) fn created<T: Serialize>(document: &T) -> Result<Response, EdgeError>
 /// [`EdgeError::Internal`] when it does not serialize.
 pub(crate) fn accepted<T: Serialize>(document: &T) -> Result<Response, EdgeError> {
     json(202, document)
+}
+
+/// Answers 200 with documents, one a line. Where to read on stands in the headers: a line is nothing but a document.
+pub(crate) fn json_lines(page: &Page<String>) -> Response {
+    let body: String = page.data.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
+    let mut headers = vec![("content-type", JSON_LINES.to_owned()), ("holdfast-has-more", page.has_more.to_string())];
+    headers.extend(page.next.clone().map(|next| ("holdfast-next", next)));
+    into_response(Answer { status: 200, headers, body: body.into_bytes() })
 }
 
 /// Answers with an error.

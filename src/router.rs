@@ -4,7 +4,7 @@ use crate::accounts::{self, Actor};
 use crate::admin::{self, AdminPath};
 use crate::error::EdgeError;
 use crate::respond::{self, ErrorForm};
-use crate::{balance, generations, healthz, proxy};
+use crate::{balance, books, generations, healthz, proxy};
 use futures::FutureExt;
 use holdfast_core::dialect::Dialect;
 use holdfast_objects::settings;
@@ -21,17 +21,23 @@ const API_PREFIXES: [&str; 3] = ["/v1/", "/admin/", "/__test/"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Endpoint<'a> {
     Admin(AdminPath<'a>),
+    Audit,
     Balance,
     ChatCompletions,
     Config,
-    FindGenerations,
     Generation(&'a str),
     GenerationCancel(&'a str),
     GenerationResult(&'a str),
     GenerationStream(&'a str),
+    Generations,
     Healthz,
     Key(&'a str),
     Keys,
+    Ledger,
+    LedgerCheck,
+    Usage,
+    UsageLines,
+    UsageRecords,
     #[cfg(feature = "test-hooks")]
     TestPanic,
     #[cfg(feature = "test-hooks")]
@@ -54,7 +60,13 @@ impl<'a> Endpoint<'a> {
             "/v1/balance" => Some(Self::Balance),
             "/v1/config" => Some(Self::Config),
             "/v1/keys" => Some(Self::Keys),
-            "/v1/generations" => Some(Self::FindGenerations),
+            "/v1/generations" => Some(Self::Generations),
+            "/v1/audit" => Some(Self::Audit),
+            "/v1/ledger" => Some(Self::Ledger),
+            "/v1/ledger/check" => Some(Self::LedgerCheck),
+            "/v1/usage" => Some(Self::Usage),
+            "/v1/usage/lines" => Some(Self::UsageLines),
+            "/v1/usage/records" => Some(Self::UsageRecords),
             "/healthz" => Some(Self::Healthz),
             #[cfg(feature = "test-hooks")]
             "/__test/panic" => Some(Self::TestPanic),
@@ -161,7 +173,13 @@ async fn serve(endpoint: Endpoint<'_>, request: Request, env: &Env, context: &Co
         Endpoint::Keys => accounts::issue_key(&Actor::of_key(&request, env)?, request, env).await,
         Endpoint::Balance => balance::show(&request, env).await,
         Endpoint::ChatCompletions => proxy::chat_completions(request, env, context).await,
-        Endpoint::FindGenerations => generations::find(&request, env).await,
+        Endpoint::Audit => books::audit(&request, env).await,
+        Endpoint::Generations => generations::list(&request, env).await,
+        Endpoint::Ledger => books::ledger(&request, env).await,
+        Endpoint::LedgerCheck => books::check(&request, env).await,
+        Endpoint::Usage => books::usage(&request, env).await,
+        Endpoint::UsageLines => books::lines(&request, env).await,
+        Endpoint::UsageRecords => books::records(&request, env).await,
         Endpoint::Generation(id) => generations::show(&request, env, id).await,
         Endpoint::GenerationCancel(id) => generations::cancel(&request, env, id).await,
         Endpoint::GenerationResult(id) => generations::result(&request, env, id).await,
@@ -202,8 +220,8 @@ mod tests {
             ("POST", "/v1/chat/completions", to(Endpoint::ChatCompletions)),
             ("GET", "/v1/chat/completions", WrongMethod(Endpoint::ChatCompletions)),
             ("POST", "/v1/chat/completions/", Nowhere),
-            ("GET", "/v1/generations", to(Endpoint::FindGenerations)),
-            ("POST", "/v1/generations", WrongMethod(Endpoint::FindGenerations)),
+            ("GET", "/v1/generations", to(Endpoint::Generations)),
+            ("POST", "/v1/generations", WrongMethod(Endpoint::Generations)),
             ("GET", "/v1/generations/", to(Endpoint::Generation(""))),
             ("GET", "/v1/generations/gen_1", to(Endpoint::Generation("gen_1"))),
             ("HEAD", "/v1/generations/gen_1", WrongMethod(Endpoint::Generation("gen_1"))),
@@ -214,6 +232,14 @@ mod tests {
             ("GET", "/v1/generations/gen_1/other", Nowhere),
             ("GET", "/v1/generations/gen_1/stream/x", Nowhere),
             ("GET", "/v1/balance", to(Endpoint::Balance)),
+            ("GET", "/v1/audit", to(Endpoint::Audit)),
+            ("GET", "/v1/ledger", to(Endpoint::Ledger)),
+            ("GET", "/v1/ledger/check", to(Endpoint::LedgerCheck)),
+            ("POST", "/v1/ledger/check", WrongMethod(Endpoint::LedgerCheck)),
+            ("GET", "/v1/ledger/other", Nowhere),
+            ("GET", "/v1/usage", to(Endpoint::Usage)),
+            ("GET", "/v1/usage/lines", to(Endpoint::UsageLines)),
+            ("GET", "/v1/usage/records", to(Endpoint::UsageRecords)),
             ("DELETE", "/v1/balance", WrongMethod(Endpoint::Balance)),
             ("POST", "/v1/keys", to(Endpoint::Keys)),
             ("DELETE", "/v1/keys/key_1", to(Endpoint::Key("key_1"))),

@@ -4,6 +4,12 @@
 //! A frame is the length of the JSON part (4 bytes, big endian), the JSON part, and raw bytes (a request body, a batch
 //! of output) that are never wrapped in JSON.
 
+mod books;
+
+pub use books::{
+    BooksCall, BooksReply, GenerationFilter, HoldName, LedgerFilter, PAGE_DEFAULT, PAGE_MAX, Paging, RecordsOf, Span,
+};
+
 use crate::ids::{AttemptId, GenerationId, Identity, TenantId};
 use crate::key::KeyDigest;
 use crate::ledger::Posting;
@@ -12,6 +18,7 @@ use crate::policy::Terms;
 use crate::refusal::Refusal;
 use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, UpstreamEnd};
 use crate::tenant::account::{AccountView, Authority, KeyView, NewKey, Status};
+use crate::tenant::books::ReservationBooks;
 use crate::tenant::{Admit, Admitted, Extend};
 use crate::time::UnixMillis;
 use crate::view::{BalanceView, GenerationView};
@@ -48,6 +55,13 @@ pub enum TenantCall {
     Balance {
         /// The caller's key.
         key: KeyDigest,
+    },
+    /// A question about the tenant's books.
+    Books {
+        /// The caller's key.
+        key: KeyDigest,
+        /// What is asked.
+        question: Box<BooksCall>,
     },
     /// An operator, or a key of role `admin`, acts on the account. The tenant that does not exist is refused, unless it
     /// is created.
@@ -125,6 +139,8 @@ pub enum TenantReply {
     },
     /// Balances and open holds.
     Balance(Box<BalanceView>),
+    /// What the books say.
+    Books(Box<BooksReply>),
     /// The account after a call on it.
     Account(Box<AccountView>),
     /// The keys of the tenant, or the one that was issued or revoked.
@@ -280,6 +296,8 @@ pub enum GenerationCall {
     Result,
     /// Somebody asks for cancellation.
     Cancel,
+    /// What does the reservation say about its hold?
+    Books,
     /// What became of this hold? One that was never started never will be.
     Resolve {
         /// What it was admitted under.
@@ -321,6 +339,8 @@ pub enum GenerationReply {
         /// The first request.
         cancellation: Option<Cancellation>,
     },
+    /// What the reservation says about its hold.
+    Books(Box<ReservationBooks>),
     /// The hold is resolved or its generation lives.
     Resolved,
     /// The reader's cursor lies beyond the end of the log.

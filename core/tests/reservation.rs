@@ -13,6 +13,8 @@
 mod amounts;
 #[path = "reservation/arrows.rs"]
 mod arrows;
+#[path = "reservation/asked.rs"]
+mod asked;
 #[path = "reservation/books.rs"]
 mod books;
 #[path = "reservation/cancel.rs"]

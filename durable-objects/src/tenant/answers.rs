@@ -12,12 +12,9 @@ use holdfast_core::tenant::{
     extend, settle,
 };
 use holdfast_core::time::UnixMillis;
-use holdfast_core::view::BalanceView;
 use holdfast_core::wire::{TenantCall, TenantReply};
 use worker::Error;
 
-/// Open holds that a balance shows.
-const HOLDS_SHOWN: u32 = 100;
 /// Expired idempotency keys that are removed at once.
 pub(super) const FORGET_MAX: u32 = 20;
 
@@ -30,7 +27,10 @@ impl Tenant {
         self.check_key(&call, clock::now())?;
         self.wake.load(clock::now()).await?;
         // From here to the armed alarm nothing waits, so rows and alarm are stored together.
-        let answer = self.apply(call, clock::now());
+        let answer = match call {
+            TenantCall::Books { question, .. } => self.answer_books(*question).await,
+            call => self.apply(call, clock::now()),
+        };
         if let Some(due) = self.store.earliest_due()? {
             self.wake.no_later_than(due, clock::now()).await?;
         }
@@ -40,14 +40,19 @@ impl Tenant {
     /// Refuses a call whose key may not make it. Postings and extensions come from a generation, which has no key;
     /// account calls are checked where they are answered, since some are the operator's.
     fn check_key(&self, call: &TenantCall, now: UnixMillis) -> Result<(), Failure> {
+        let role = match call {
+            TenantCall::Books { question, .. } => question.role(),
+            _ => Role::Client,
+        };
         let key = match call {
             TenantCall::Admit(admit) => &admit.key,
             TenantCall::Authenticate { key, .. }
             | TenantCall::FindByIdempotencyKey { key, .. }
-            | TenantCall::Balance { key } => key,
+            | TenantCall::Balance { key }
+            | TenantCall::Books { key, .. } => key,
             TenantCall::Account { .. } | TenantCall::Settle { .. } | TenantCall::Extend(_) => return Ok(()),
         };
-        self.authenticate(key, Role::Client, now).map(|_| ())
+        self.authenticate(key, role, now).map(|_| ())
     }
 
     /// Answers a call whose key was checked.
@@ -56,7 +61,9 @@ impl Tenant {
             TenantCall::Admit(admit) => self.admit(&admit, now),
             TenantCall::Authenticate { generation, .. } => self.admitted(generation.as_ref()),
             TenantCall::FindByIdempotencyKey { idempotency_key, .. } => self.find(&idempotency_key, now),
-            TenantCall::Balance { .. } => self.balance(),
+            TenantCall::Balance { .. } => Ok(TenantReply::Balance(Box::new(self.balance()?))),
+            // Answered where it may wait.
+            TenantCall::Books { .. } => Err(Refusal::NotFound.into()),
             TenantCall::Account { authority, action } => self.act(&authority, action, now),
             TenantCall::Settle { postings } => self.settle(&postings, now),
             TenantCall::Extend(request) => self.extend(&request, now),
@@ -109,18 +116,6 @@ impl Tenant {
     fn find(&self, idempotency_key: &str, now: UnixMillis) -> Answer {
         let row = if self.store.exists()? { self.store.idempotency_on_any_path(idempotency_key, now)? } else { None };
         Ok(TenantReply::Found { generation: row.map(|row| row.identity.generation) })
-    }
-
-    fn balance(&self) -> Answer {
-        let (slots, open_sum) = self.store.open_totals()?;
-        let view = BalanceView::of(
-            &self.store.tenant()?,
-            &self.store.recomputed_balances()?,
-            &self.store.open_holds(HOLDS_SHOWN)?,
-            slots,
-            open_sum,
-        );
-        Ok(TenantReply::Balance(Box::new(view)))
     }
 
     /// Each posting is a transition of its own. When one is refused, those before it stay applied; delivering the call

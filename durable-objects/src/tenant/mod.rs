@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `object` | the platform's side: reads a call, replies; rings |
 //! | `answers` | one function per call: load rows, apply the rules of [`holdfast_core::tenant`], store rows |
+//! | `books` | pages of the ledger, and the check |
 //! | `account` | the tenant as configured, read once |
 //! | `store`, `schema` | rows in SQLite |
 //! | `sweep` | what the alarm does: ask after overdue holds |
@@ -11,6 +12,7 @@
 
 mod account;
 mod answers;
+mod books;
 mod object;
 mod schema;
 mod store;

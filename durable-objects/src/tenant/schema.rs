@@ -4,7 +4,7 @@ use crate::sql;
 use holdfast_core::tenant::TenantState;
 use worker::{Error, Result, SqlStorage, Storage};
 
-const MIGRATIONS: &[&str] = &[TENANT, LEDGER, ACCOUNT];
+const MIGRATIONS: &[&str] = &[TENANT, LEDGER, ACCOUNT, BOOKS];
 
 /// Balances, holds, postings, audit chain, idempotency keys.
 const TENANT: &str = "
@@ -136,6 +136,24 @@ const ACCOUNT: &str = "
         at INTEGER NOT NULL,
         json TEXT NOT NULL
     ) STRICT;
+";
+
+/// Numbers of postings and invoice lines, so that lists and checks find them; where checks rest; from which number on a
+/// posting that bills has a line. Lines are read by their number: it takes the place of the period, which nobody asks for.
+const BOOKS: &str = "
+    ALTER TABLE posting ADD COLUMN seq INTEGER;
+    UPDATE posting SET seq = entry.seq FROM ledger_entry AS entry WHERE entry.posting = posting.id;
+    ALTER TABLE invoice_line ADD COLUMN seq INTEGER;
+    UPDATE invoice_line SET seq = entry.seq FROM ledger_entry AS entry WHERE entry.posting = invoice_line.posting;
+    DROP INDEX invoice_line_period;
+    CREATE UNIQUE INDEX invoice_line_seq ON invoice_line (seq);
+    CREATE TABLE books (
+        name TEXT PRIMARY KEY,
+        json TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    INSERT INTO books (name, json) SELECT 'lines_from', CAST(COALESCE(
+        (SELECT MIN(seq) FROM invoice_line), (SELECT MAX(seq) + 1 FROM ledger_entry), 1
+    ) AS TEXT);
 ";
 
 /// Whether the tenant has tables.
