@@ -12,6 +12,7 @@ use crate::refusal::Refusal;
 use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, UpstreamEnd};
 use crate::tenant::{Admit, Admitted, Extend};
 use crate::view::{BalanceView, GenerationView};
+use crate::webhook::Notice;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -51,6 +52,11 @@ pub enum TenantCall {
         /// The postings.
         postings: Vec<Posting>,
     },
+    /// What a reservation tells about a change that has no posting. Idempotent by the notice's id.
+    Notify {
+        /// What is told, in order.
+        notices: Vec<Notice>,
+    },
     /// A further attempt is planned: may its hold be extended? Idempotent by reservation and epoch.
     Extend(Box<Extend>),
 }
@@ -75,6 +81,8 @@ pub enum TenantReply {
     Balance(Box<BalanceView>),
     /// Every posting is applied, now or before.
     Settled,
+    /// What was told is noted, now or before, or nobody is to be told.
+    Noted,
     /// The hold is extended by the amount asked for, now or before.
     Extended,
     /// Refused; nothing changed.
