@@ -124,11 +124,12 @@ impl Reservation {
         if deliveries == self.deliveries {
             return Transition::unchanged(Reply::Done);
         }
-        // Settled is what has its postings applied; a notice settles nothing.
+        // Settled is what has its postings applied: a notice settles nothing, and what was refused for good has not arrived.
         let acknowledged_at = if is_notice(&self.deliveries, posting_id) {
             self.acknowledged_at
         } else {
-            deliveries.iter().all(|delivery| delivery.parcel == Parcel::Notice).then_some(now)
+            let arrived = deliveries.iter().all(|delivery| delivery.parcel == Parcel::Notice);
+            (arrived && self.refused_deliveries.is_empty()).then_some(now)
         };
         Self { deliveries, acknowledged_at, ..self.clone() }.changed(Reply::Done)
     }

@@ -20,6 +20,7 @@ use holdfast_core::reservation::{
 };
 use holdfast_core::time::UnixMillis;
 use holdfast_core::usage::Usage;
+use holdfast_core::webhook::Notice;
 use std::collections::BTreeSet;
 
 pub(crate) const START: UnixMillis = UnixMillis(1_795_996_800_000);
@@ -79,6 +80,7 @@ pub(crate) fn terms() -> Terms {
         escalate_above: None,
         watch_ms: 0,
         expected_ms: None,
+        config_version: 0,
     }
 }
 
@@ -247,6 +249,8 @@ pub(crate) struct World {
     pub(crate) log: LogFacts,
     pub(crate) now: UnixMillis,
     pub(crate) postings: Vec<Posting>,
+    /// What was told, with a posting or without.
+    pub(crate) notices: Vec<Notice>,
     pub(crate) history: Vec<HistoryRow>,
     pub(crate) signals: Vec<SignalRow>,
     pub(crate) actions: Vec<ActionRow>,
@@ -349,6 +353,10 @@ impl World {
         {
             self.log = LogFacts { length: self.log.length + bytes, last_append_at: Some(self.now), received_at: None };
         }
+        if let (Command::HoldExtended { .. }, Reply::Started { .. }) = (command, &transition.reply) {
+            // A further attempt has a log of its own.
+            self.log = LogFacts::default();
+        }
         if let Some(state) = &transition.state {
             if let (Some(before), Aggregate::Live(after)) = (self.aggregate.live(), state) {
                 self.arrows.extend(arrows::seen(before, after));
@@ -358,6 +366,8 @@ impl World {
         self.signals.extend(transition.signals.iter().cloned());
         self.actions.extend(transition.actions.iter().cloned());
         self.history.extend(transition.history.iter().cloned());
+        self.notices.extend(transition.postings.iter().flat_map(|posting| posting.notices.iter().cloned()));
+        self.notices.extend(transition.notices.iter().cloned());
         self.postings.extend(transition.postings.iter().cloned());
         Ok(transition)
     }
@@ -391,6 +401,15 @@ impl World {
     pub(crate) fn operate(&mut self, id: &str, operation: Operation) -> String {
         let command = self.of_action(&action(id, operation));
         self.say(&command)
+    }
+
+    /// A command that comes again, with what the shell finds recorded of it.
+    pub(crate) fn given_again(&self, command: &Command) -> Command {
+        match command {
+            Command::Signal { signal, .. } => self.of_signal(signal),
+            Command::Operate { action, .. } => self.of_action(action),
+            other => other.clone(),
+        }
     }
 
     /// A command that must be refused, and what it still tells: as the shell does with a fenced driver's end.
