@@ -5,6 +5,7 @@ use crate::dialect::Dialect;
 use crate::money::Micros;
 use crate::policy::Route;
 use crate::pricing::PriceList;
+use crate::webhook::WebhookConfig;
 use crate::webhook::delivery::{ATTEMPTS_MAX, Schedule};
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -72,12 +73,15 @@ pub struct TenantConfig {
     /// Routes; first match wins.
     #[serde(default)]
     pub routes: Vec<Route>,
+    /// Where the tenant is told what became of its generations; nowhere when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<WebhookConfig>,
 }
 
 impl Default for TenantConfig {
     /// A tenant that has configured nothing: no route takes any request.
     fn default() -> Self {
-        Self { budget: None, concurrency: default_concurrency(), routes: Vec::new() }
+        Self { budget: None, concurrency: default_concurrency(), routes: Vec::new(), webhook: None }
     }
 }
 

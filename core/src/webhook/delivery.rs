@@ -108,6 +108,51 @@ pub enum DeliveryState {
     },
 }
 
+/// The name of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StateName {
+    /// On its way.
+    Pending,
+    /// The receiver has it.
+    Delivered,
+    /// A dead letter.
+    Dead,
+}
+
+impl StateName {
+    /// The name in rows and the API.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Delivered => "delivered",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+impl DeliveryState {
+    /// The name.
+    #[must_use]
+    pub const fn name(self) -> StateName {
+        match self {
+            Self::Pending { .. } => StateName::Pending,
+            Self::Delivered { .. } => StateName::Delivered,
+            Self::Dead { .. } => StateName::Dead,
+        }
+    }
+
+    /// When it is tried next, if ever.
+    #[must_use]
+    pub const fn next_at(self) -> Option<UnixMillis> {
+        match self {
+            Self::Pending { next_at } => Some(next_at),
+            Self::Delivered { .. } | Self::Dead { .. } => None,
+        }
+    }
+}
+
 /// What came of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
@@ -253,17 +298,14 @@ impl Delivery {
     /// Tries a dead letter again: a new schedule, the same id.
     ///
     /// # Errors
-    /// [`Refusal::WrongState`] when it is on its way or was delivered: what a receiver has is not sent again.
+    /// [`Refusal::NotReplayable`] when it is on its way or was delivered: what a receiver has is not sent again.
     pub fn replay(&self, schedule: &Schedule, now: UnixMillis) -> Result<Self, Refusal> {
-        let state = match self.state {
-            DeliveryState::Dead { .. } => {
-                let fresh = Self { attempts: 0, replays: self.replays.saturating_add(1), ..self.clone() };
-                return Ok(Self { state: fresh.later(schedule, 0, now), ..fresh });
-            }
-            DeliveryState::Pending { .. } => "pending",
-            DeliveryState::Delivered { .. } => "delivered",
-        };
-        Err(Refusal::WrongState { state: state.into() })
+        let state = self.state.name();
+        if state != StateName::Dead {
+            return Err(Refusal::NotReplayable { state: state.as_str().into() });
+        }
+        let fresh = Self { attempts: 0, replays: self.replays.saturating_add(1), ..self.clone() };
+        Ok(Self { state: fresh.later(schedule, 0, now), ..fresh })
     }
 
     /// A dead letter, since its endpoint is disabled.

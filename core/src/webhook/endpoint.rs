@@ -32,6 +32,17 @@ pub enum EndpointStatus {
     },
 }
 
+/// A webhook as the tenant's configuration has it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WebhookConfig {
+    /// The URL; see [`check_url`].
+    pub url: String,
+    /// The types that are wanted; all of them when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<EventType>,
+}
+
 /// Where a tenant is told.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Endpoint {
@@ -58,9 +69,10 @@ impl Endpoint {
     /// The endpoint as it is configured, with what is known of the one before: what happened to this URL stays, another
     /// URL starts anew.
     #[must_use]
-    pub fn configured(url: &str, events: &[EventType], known: Option<&Self>) -> Self {
+    pub fn configured(config: &WebhookConfig, known: Option<&Self>) -> Self {
+        let WebhookConfig { url, events } = config.clone();
         let status = known.filter(|known| known.url == url).map_or(EndpointStatus::Active, |known| known.status);
-        Self { url: url.into(), events: events.into(), status }
+        Self { url, events, status }
     }
 
     /// Whether it is told at all.
@@ -140,6 +152,12 @@ impl Secrets {
     #[must_use]
     pub fn current(&self) -> Option<&StoredSecret> {
         self.0.iter().find(|stored| stored.retires_at.is_none())
+    }
+
+    /// Until when the one before the current one signs, if it still does.
+    #[must_use]
+    pub fn previous_until(&self, now: UnixMillis) -> Option<UnixMillis> {
+        self.0.iter().filter_map(|stored| stored.retires_at).find(|at| *at > now)
     }
 
     /// Those that sign now, the current one first: two while one replaces the other.

@@ -11,6 +11,7 @@
 //! | may it be sent there? | [`url`] |
 //! | is there anyone to tell, and signed by what? | [`endpoint`] |
 //! | when is it tried, and what does the answer mean? | [`delivery`] |
+//! | what does the API show of it? | [`view`] |
 //! | how is it signed? | [`crate::signature`] |
 
 pub mod delivery;
@@ -18,9 +19,11 @@ pub mod endpoint;
 pub mod event;
 pub mod retry_after;
 pub mod url;
+pub mod view;
 
-pub use delivery::{Answer, Attempt, DeadReason, Delivery, DeliveryState, Finished, Schedule, Step};
-pub use endpoint::{DisabledBecause, Endpoint, EndpointStatus, Rotation, Secrets, StoredSecret};
+pub use delivery::{Answer, Attempt, DeadReason, Delivery, DeliveryState, Finished, Schedule, StateName, Step};
+pub use endpoint::{DisabledBecause, Endpoint, EndpointStatus, Rotation, Secrets, StoredSecret, WebhookConfig};
 pub use event::{Event, EventType, Notice, record};
 pub use retry_after::retry_after_ms;
 pub use url::{Reach, UrlFault, check_url};
+pub use view::{DeliveryView, WebhookView};

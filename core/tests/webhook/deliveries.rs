@@ -191,7 +191,7 @@ fn the_end_stands() {
 fn a_dead_letter_is_replayed_under_its_id() {
     let schedule = Schedule::new(vec![0]).unwrap();
     let begun = begin(&Delivery::new(ID, &schedule, NOW), &schedule, NOW);
-    let refused = |state: &str| Err(Refusal::WrongState { state: state.into() });
+    let refused = |state: &str| Err(Refusal::NotReplayable { state: state.into() });
     assert_eq!(begun.replay(&schedule, NOW), refused("pending"));
     assert_eq!(begun.finish(status(200), &schedule, NOW).delivery.replay(&schedule, NOW), refused("delivered"));
     let dead = begun.finish(status(500), &schedule, NOW).delivery;

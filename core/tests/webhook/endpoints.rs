@@ -4,7 +4,7 @@ use super::events::NOW;
 use holdfast_core::signature::SigningSecret;
 use holdfast_core::time::UnixMillis;
 use holdfast_core::webhook::{
-    DisabledBecause, Endpoint, EndpointStatus, EventType, Reach, Rotation, Secrets, UrlFault,
+    DisabledBecause, Endpoint, EndpointStatus, EventType, Reach, Rotation, Secrets, UrlFault, WebhookConfig,
 };
 
 fn endpoint() -> Endpoint {
@@ -30,10 +30,11 @@ fn what_is_gone_stays_gone_until_it_is_enabled() {
 fn what_happened_belongs_to_a_url() {
     let gone = endpoint().gone(NOW);
     let events = [EventType::Failed];
-    let same = Endpoint::configured("https://acme.com/hook", &events, Some(&gone));
+    let at = |url: &str, events: &[EventType]| WebhookConfig { url: url.into(), events: events.into() };
+    let same = Endpoint::configured(&at("https://acme.com/hook", &events), Some(&gone));
     assert_eq!((same.status, same.events.as_slice()), (gone.status, &events[..]));
-    assert!(Endpoint::configured("https://acme.com/other", &[], Some(&gone)).is_active());
-    assert!(Endpoint::configured("https://acme.com/hook", &[], None).is_active());
+    assert!(Endpoint::configured(&at("https://acme.com/other", &[]), Some(&gone)).is_active());
+    assert!(Endpoint::configured(&at("https://acme.com/hook", &[]), None).is_active());
 }
 
 #[test]
@@ -59,7 +60,7 @@ fn a_replaced_secret_signs_besides_for_a_while() {
     assert_eq!(previous_until, Some(NOW.plus(1_010)));
     let (old, new) = (secret(1).reveal(), secret(2).reveal());
     assert_eq!(signing(&second, NOW.plus(1_009)), [new.clone(), old]);
-    assert_eq!(signing(&second, NOW.plus(1_010)), [new.clone()]);
+    assert_eq!(signing(&second, NOW.plus(1_010)), std::slice::from_ref(&new));
     // A third comes within the time of the second: never more than two.
     let third = second.rotated(secret(3), 1_000, NOW.plus(20)).secrets;
     assert_eq!(signing(&third, NOW.plus(21)), [secret(3).reveal(), new]);

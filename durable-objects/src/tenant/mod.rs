@@ -6,7 +6,8 @@
 //! | `answers` | one function per call: load rows, apply the rules of [`holdfast_core::tenant`], store rows |
 //! | `account` | the tenant as configured, read once |
 //! | `store`, `schema` | rows in SQLite |
-//! | `sweep` | what the alarm does: ask after overdue holds |
+//! | `sweep` | what the alarm does: ask after overdue holds, send what is due |
+//! | `webhooks` | what the tenant is told, and its deliveries |
 //! | `wake` | when the alarm rings |
 
 mod account;
@@ -16,6 +17,7 @@ mod schema;
 mod store;
 mod sweep;
 mod wake;
+mod webhooks;
 
 pub use object::TenantObject;
 
