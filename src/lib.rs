@@ -33,6 +33,7 @@ mod respond;
 mod router;
 #[cfg(feature = "test-hooks")]
 mod test_hooks;
+mod webhooks;
 
 // The root crate must name the objects, or they vanish from the Wasm.
 pub use holdfast_objects::{DirectoryObject, ReservationObject, TenantObject};

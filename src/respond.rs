@@ -122,6 +122,7 @@ const fn status_of_refusal(refusal: &Refusal) -> u16 {
         | Refusal::KeyExists
         | Refusal::TooManyKeys { .. }
         | Refusal::VersionConflict { .. }
+        | Refusal::NotReplayable { .. }
         | Refusal::PostingConflict
         | Refusal::AlreadyResolved
         | Refusal::NotResolvedYet => 409,

@@ -4,6 +4,7 @@ use crate::accounts::{self, Actor};
 use crate::admin::{self, AdminPath};
 use crate::error::EdgeError;
 use crate::respond::{self, ErrorForm};
+use crate::webhooks::{self, WebhookPath};
 use crate::{balance, books, generations, healthz, proxy};
 use futures::FutureExt;
 use holdfast_core::dialect::Dialect;
@@ -38,6 +39,7 @@ enum Endpoint<'a> {
     Usage,
     UsageLines,
     UsageRecords,
+    Webhook(WebhookPath<'a>),
     #[cfg(feature = "test-hooks")]
     TestPanic,
     #[cfg(feature = "test-hooks")]
@@ -82,6 +84,9 @@ impl<'a> Endpoint<'a> {
         if let Some(rest) = path.strip_prefix("/admin/") {
             return AdminPath::at(rest).map(Self::Admin);
         }
+        if let Some(rest) = path.strip_prefix("/v1/webhook") {
+            return WebhookPath::at(rest).map(Self::Webhook);
+        }
         if let Some(id) = path.strip_prefix("/v1/keys/") {
             return Some(Self::Key(id)).filter(|_| !id.contains('/'));
         }
@@ -102,6 +107,7 @@ impl<'a> Endpoint<'a> {
             Self::Config => &["GET", "PUT"],
             Self::Key(_) => &["DELETE"],
             Self::Keys => &["GET", "POST"],
+            Self::Webhook(path) => path.methods(),
             #[cfg(feature = "test-hooks")]
             Self::TestPanic | Self::TestPanicObject(_) => &["POST"],
             _ => &["GET"],
@@ -171,6 +177,7 @@ async fn serve(endpoint: Endpoint<'_>, request: Request, env: &Env, context: &Co
         Endpoint::Key(id) => accounts::revoke_key(&Actor::of_key(&request, env)?, env, id).await,
         Endpoint::Keys if reads => accounts::list_keys(&Actor::of_key(&request, env)?, env).await,
         Endpoint::Keys => accounts::issue_key(&Actor::of_key(&request, env)?, request, env).await,
+        Endpoint::Webhook(path) => webhooks::serve(path, &request, env).await,
         Endpoint::Balance => balance::show(&request, env).await,
         Endpoint::ChatCompletions => proxy::chat_completions(request, env, context).await,
         Endpoint::Audit => books::audit(&request, env).await,
@@ -245,6 +252,9 @@ mod tests {
             ("DELETE", "/v1/keys/key_1", to(Endpoint::Key("key_1"))),
             ("GET", "/v1/keys/key_1", WrongMethod(Endpoint::Key("key_1"))),
             ("DELETE", "/v1/keys/key_1/x", Nowhere),
+            ("GET", "/v1/webhook", to(Endpoint::Webhook(WebhookPath::Show))),
+            ("GET", "/v1/webhook/rotate", WrongMethod(Endpoint::Webhook(WebhookPath::Rotate))),
+            ("GET", "/v1/webhooks", Nowhere),
             ("PUT", "/v1/config", to(Endpoint::Config)),
             ("POST", "/admin/tenants", to(Endpoint::Admin(AdminPath::Tenants))),
             ("DELETE", "/admin/tenants", WrongMethod(Endpoint::Admin(AdminPath::Tenants))),

@@ -46,6 +46,8 @@
 //! | what does it cost? | [`pricing`], [`ledger`] |
 //! | is an answer that nobody waits for worth finishing? | [`economics`] |
 //! | on what evidence was a hold released, and what came late? | [`evidence`], [`finding`] |
+//! | who signed this message? | [`signature`] |
+//! | what is the tenant told, where, and how often? | [`webhook`] |
 //! | what do edge and objects say to each other? | [`wire`] |
 
 extern crate alloc;
@@ -72,9 +74,11 @@ pub mod refusal;
 pub mod relay;
 pub mod request;
 pub mod reservation;
+pub mod signature;
 pub mod sse;
 pub mod tenant;
 pub mod time;
 pub mod usage;
 pub mod view;
+pub mod webhook;
 pub mod wire;

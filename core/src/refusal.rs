@@ -72,6 +72,11 @@ pub enum Refusal {
         /// The version it has now.
         current: u64,
     },
+    /// Only a dead letter is sent again.
+    NotReplayable {
+        /// The state that the delivery is in.
+        state: String,
+    },
     /// As many readers are attached as are allowed.
     TooManyReaders,
     /// The same posting id came with other content.
@@ -120,6 +125,7 @@ impl Refusal {
             Self::JustificationRequired => "justification_required",
             Self::ActionConflict => "action_conflict",
             Self::VersionConflict { .. } => "version_conflict",
+            Self::NotReplayable { .. } => "not_replayable",
             Self::TooManyReaders => "too_many_readers",
             Self::PostingConflict => "posting_conflict",
             Self::AlreadyResolved => "already_resolved",
@@ -175,6 +181,7 @@ impl Refusal {
             | Self::JustificationRequired
             | Self::ActionConflict
             | Self::VersionConflict { .. }
+            | Self::NotReplayable { .. }
             | Self::TooManyReaders
             | Self::NotResolvedYet
             | Self::Misconfigured { .. }
@@ -218,6 +225,9 @@ impl Refusal {
             Self::ActionConflict => "This action id was used for another action.".to_string(),
             Self::VersionConflict { current } => {
                 alloc::format!("The reservation has changed since it was looked at; it is at version {current}.")
+            }
+            Self::NotReplayable { state } => {
+                alloc::format!("This delivery is `{state}`; only a dead letter is sent again.")
             }
             Self::TooManyReaders => "Too many readers are attached to this generation.".to_string(),
             Self::PostingConflict => "This posting id was used with other content.".to_string(),

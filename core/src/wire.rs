@@ -17,11 +17,13 @@ use crate::money::Micros;
 use crate::policy::Terms;
 use crate::refusal::Refusal;
 use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, UpstreamEnd};
+use crate::signature::SecretText;
 use crate::tenant::account::{AccountView, Authority, KeyView, NewKey, Status};
 use crate::tenant::books::ReservationBooks;
 use crate::tenant::{Admit, Admitted, Extend};
 use crate::time::UnixMillis;
 use crate::view::{BalanceView, GenerationView};
+use crate::webhook::{DeliveryView, Notice, StateName, WebhookView};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -76,8 +78,56 @@ pub enum TenantCall {
         /// The postings.
         postings: Vec<Posting>,
     },
+    /// A key of role `admin` acts on the tenant's webhook.
+    Webhook {
+        /// The caller's key.
+        key: KeyDigest,
+        /// What is to be done.
+        action: WebhookCall,
+    },
+    /// What a reservation tells about a change that has no posting. Idempotent by the notice's id.
+    Notify {
+        /// What is told, in order.
+        notices: Vec<Notice>,
+    },
     /// A further attempt is planned: may its hold be extended? Idempotent by reservation and epoch.
     Extend(Box<Extend>),
+}
+
+/// What can be done with a tenant's webhook. Where it points is configured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "webhook", rename_all = "snake_case")]
+pub enum WebhookCall {
+    /// Its state.
+    Show,
+    /// Replace the secret.
+    Rotate {
+        /// The new one, made by the edge.
+        secret: SecretText,
+        /// For how long the old one signs besides; the operator's limit when absent, and no more.
+        overlap_ms: Option<u64>,
+    },
+    /// It is there again.
+    Enable,
+    /// Send an event that says nothing but that it arrives.
+    Test {
+        /// Makes its id; letters and digits.
+        random: String,
+    },
+    /// Events in the order in which they were told.
+    List {
+        /// Only in this state.
+        state: Option<StateName>,
+        /// From behind this event on.
+        after: Option<String>,
+        /// At most so many.
+        limit: u32,
+    },
+    /// Send a dead letter again.
+    Replay {
+        /// The event.
+        id: String,
+    },
 }
 
 /// What can be done with an account.
@@ -157,6 +207,17 @@ pub enum TenantReply {
     },
     /// Every posting is applied, now or before.
     Settled,
+    /// The webhook after a call on it.
+    Webhook(Box<WebhookView>),
+    /// Events on their way, delivered or dead.
+    Deliveries {
+        /// In the order in which they were told.
+        deliveries: Vec<DeliveryView>,
+        /// There are more behind them.
+        has_more: bool,
+    },
+    /// What was told is noted, now or before, or nobody is to be told.
+    Noted,
     /// The hold is extended by the amount asked for, now or before.
     Extended,
     /// Refused; nothing changed.

@@ -11,6 +11,8 @@
 
 #[path = "reservation/amounts.rs"]
 mod amounts;
+#[path = "reservation/announce.rs"]
+mod announce;
 #[path = "reservation/arrows.rs"]
 mod arrows;
 #[path = "reservation/asked.rs"]

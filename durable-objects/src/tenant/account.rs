@@ -163,6 +163,9 @@ impl Tenant {
         let providers = self.settings.providers(&self.env)?;
         let config =
             parse_tenant_config(document, providers).map_err(|error| Refusal::InvalidSetting { what: error.0 })?;
+        if let Some(webhook) = &config.webhook {
+            self.check_webhook_url(&webhook.url)?;
+        }
         let account = Account { config_version: account.config_version.saturating_add(1), ..account };
         let stored = serde_json::to_string(&config).map_err(Error::from)?;
         self.store.store_config(&account, stored, now)?;

@@ -50,7 +50,11 @@ impl Tenant {
             | TenantCall::FindByIdempotencyKey { key, .. }
             | TenantCall::Balance { key }
             | TenantCall::Books { key, .. } => key,
-            TenantCall::Account { .. } | TenantCall::Settle { .. } | TenantCall::Extend(_) => return Ok(()),
+            TenantCall::Webhook { key, .. } => return self.authenticate(key, Role::Admin, now).map(|_| ()),
+            TenantCall::Account { .. }
+            | TenantCall::Settle { .. }
+            | TenantCall::Notify { .. }
+            | TenantCall::Extend(_) => return Ok(()),
         };
         self.authenticate(key, role, now).map(|_| ())
     }
@@ -65,7 +69,9 @@ impl Tenant {
             // Answered where it may wait.
             TenantCall::Books { .. } => Err(Refusal::NotFound.into()),
             TenantCall::Account { authority, action } => self.act(&authority, action, now),
+            TenantCall::Webhook { action, .. } => self.act_on_webhook(action, now),
             TenantCall::Settle { postings } => self.settle(&postings, now),
+            TenantCall::Notify { notices } => self.note(&notices, now).map(|()| TenantReply::Noted),
             TenantCall::Extend(request) => self.extend(&request, now),
         }
     }
@@ -121,8 +127,22 @@ impl Tenant {
     /// Each posting is a transition of its own. When one is refused, those before it stay applied; delivering the call
     /// again is harmless.
     fn settle(&self, postings: &[Posting], now: UnixMillis) -> Answer {
-        postings.iter().try_for_each(|posting| self.settle_one(posting, now))?;
+        postings.iter().try_for_each(|posting| self.settle_and_note(posting, now))?;
         Ok(TenantReply::Settled)
+    }
+
+    /// What a posting tells is noted with it, in one storage turn. It is true as well where the posting is refused for
+    /// good; what is delivered again tells it again.
+    fn settle_and_note(&self, posting: &Posting, now: UnixMillis) -> Result<(), Failure> {
+        let settled = self.settle_one(posting, now);
+        match &settled {
+            Ok(()) => self.note(&posting.notices, now)?,
+            Err(Failure::Refused(refusal)) if refusal.is_permanent_for_posting() => {
+                self.note(&posting.notices, now)?;
+            }
+            Err(_) => {}
+        }
+        settled
     }
 
     fn settle_one(&self, posting: &Posting, now: UnixMillis) -> Result<(), Failure> {

@@ -7,7 +7,8 @@
 //! | `books` | pages of the ledger, and the check |
 //! | `account` | the tenant as configured, read once |
 //! | `store`, `schema` | rows in SQLite |
-//! | `sweep` | what the alarm does: ask after overdue holds |
+//! | `sweep` | what the alarm does: ask after overdue holds, send what is due |
+//! | `webhooks` | what the tenant is told, and its deliveries |
 //! | `wake` | when the alarm rings |
 
 mod account;
@@ -18,6 +19,7 @@ mod schema;
 mod store;
 mod sweep;
 mod wake;
+mod webhooks;
 
 pub use object::TenantObject;
 

@@ -74,14 +74,15 @@ impl Store {
         sql::all_json(&self.sql, query, parameters)
     }
 
-    /// When the next open hold is due.
+    /// When something is due next: an open hold, or an event for the webhook.
     pub(super) fn earliest_due(&self) -> Result<Option<UnixMillis>> {
         if !self.exists()? {
             return Ok(None);
         }
         let query = "SELECT due_at FROM hold WHERE state = 'open' ORDER BY due_at LIMIT 1";
         let row = sql::first(&self.sql, query, vec![])?;
-        Ok(sql::as_int(row.as_ref().and_then(|row| row.first()))?.map(UnixMillis))
+        let hold = sql::as_int(row.as_ref().and_then(|row| row.first()))?.map(UnixMillis);
+        Ok([hold, self.next_event_at()?].into_iter().flatten().min())
     }
 
     pub(super) fn posting(&self, id: &str) -> Result<Option<Posting>> {
