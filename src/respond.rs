@@ -89,10 +89,12 @@ const fn status_of_refusal(refusal: &Refusal) -> u16 {
     match refusal {
         Refusal::ModelNotPriced { .. }
         | Refusal::OverrideNotAllowed
+        | Refusal::InvalidTokenRequest { .. }
         | Refusal::JustificationRequired
         | Refusal::AmountOutOfRange => 400,
-        Refusal::InvalidKey => 401,
+        Refusal::InvalidKey | Refusal::TokenExpired => 401,
         Refusal::BudgetExhausted => 402,
+        Refusal::OriginNotAllowed | Refusal::TokenNotAllowed | Refusal::RouteNotAllowed => 403,
         Refusal::NoRoute | Refusal::NotFound => 404,
         Refusal::IdentityConflict
         | Refusal::NeverStarted
@@ -115,7 +117,7 @@ fn extra_headers(status: u16, error: &EdgeError) -> Vec<(&'static str, String)> 
         headers.push(("retry-after", RETRY_AFTER_S.to_owned()));
     }
     match error {
-        EdgeError::Refused(Refusal::InvalidKey) => headers.push(("www-authenticate", "Bearer".into())),
+        EdgeError::Refused(Refusal::InvalidKey | Refusal::TokenExpired) => headers.push(("www-authenticate", "Bearer".into())),
         // RFC 9110, 15.5.9: the rest of the body may still be on its way, so the connection is of no more use.
         EdgeError::RequestTimeout { .. } => headers.push(("connection", "close".into())),
         EdgeError::MethodNotAllowed { allow } => headers.push(("allow", (*allow).into())),

@@ -29,6 +29,7 @@
 //! | what happens to a generation from start to settlement? | [`reservation`] |
 //! | what becomes of a hold whose outcome is open? | [`reconcile`] |
 //! | what did the provider's bytes say? | [`sse`], [`meter`], [`intake`] |
+//! | what may a page in a browser do, and which page? | [`token`], [`origin`] |
 //! | what does it cost? | [`pricing`], [`ledger`] |
 //! | is an answer that nobody waits for worth finishing? | [`economics`] |
 //! | on what evidence was a hold released, and what came late? | [`evidence`], [`finding`] |
@@ -51,6 +52,7 @@ pub mod key;
 pub mod ledger;
 pub mod meter;
 pub mod money;
+pub mod origin;
 pub mod policy;
 pub mod pricing;
 pub mod reconcile;
@@ -61,6 +63,7 @@ pub mod reservation;
 pub mod sse;
 pub mod tenant;
 pub mod time;
+pub mod token;
 pub mod usage;
 pub mod view;
 pub mod wire;
