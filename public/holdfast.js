@@ -242,6 +242,7 @@ class Bearer {
       this.#kept = typeof answer === 'string' ? { token: answer } : { token: answer.token, expires_at: answer.expires_at };
       return this.#kept;
     } catch (cause) {
+      if (cause instanceof HoldfastError) throw cause;
       throw new HoldfastError('No token could be had.', { code: 'token_unavailable', retryable: true, cause });
     }
   }

@@ -117,7 +117,9 @@ fn extra_headers(status: u16, error: &EdgeError) -> Vec<(&'static str, String)> 
         headers.push(("retry-after", RETRY_AFTER_S.to_owned()));
     }
     match error {
-        EdgeError::Refused(Refusal::InvalidKey | Refusal::TokenExpired) => headers.push(("www-authenticate", "Bearer".into())),
+        EdgeError::Refused(Refusal::InvalidKey | Refusal::TokenExpired) => {
+            headers.push(("www-authenticate", "Bearer".into()))
+        }
         // RFC 9110, 15.5.9: the rest of the body may still be on its way, so the connection is of no more use.
         EdgeError::RequestTimeout { .. } => headers.push(("connection", "close".into())),
         EdgeError::MethodNotAllowed { allow } => headers.push(("allow", (*allow).into())),
