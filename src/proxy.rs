@@ -33,7 +33,7 @@ pub(crate) async fn chat_completions(
     context: &Context,
 ) -> Result<Response, EdgeError> {
     let (providers, limits) = (settings::providers(env)?, settings::limits(env)?);
-    let caller = Caller::of(env, &providers, request.headers())?;
+    let caller = Caller::of(env, request.headers())?;
     let options = RequestOptions::of(request.headers())?;
     let body = body::read_json(&mut request, &limits).await?;
     let chat = ChatRequest::parse(&body)?;

@@ -39,6 +39,14 @@ pub(crate) fn ok<T: Serialize>(document: &T) -> Result<Response, EdgeError> {
     json(200, document)
 }
 
+/// Answers 201 with a JSON document: it was made.
+///
+/// # Errors
+/// [`EdgeError::Internal`] when it does not serialize.
+pub(crate) fn created<T: Serialize>(document: &T) -> Result<Response, EdgeError> {
+    json(201, document)
+}
+
 /// Answers 202 with a JSON document: it was recorded and is not done yet.
 ///
 /// # Errors
@@ -91,16 +99,23 @@ const fn status_of_refusal(refusal: &Refusal) -> u16 {
         | Refusal::OverrideNotAllowed
         | Refusal::InvalidTokenRequest { .. }
         | Refusal::JustificationRequired
+        | Refusal::InvalidSetting { .. }
         | Refusal::AmountOutOfRange => 400,
         Refusal::InvalidKey | Refusal::TokenExpired => 401,
         Refusal::BudgetExhausted => 402,
-        Refusal::OriginNotAllowed | Refusal::TokenNotAllowed | Refusal::RouteNotAllowed => 403,
-        Refusal::NoRoute | Refusal::NotFound => 404,
+        Refusal::OriginNotAllowed
+        | Refusal::RoleRequired
+        | Refusal::RouteNotAllowed
+        | Refusal::Suspended
+        | Refusal::TokenNotAllowed => 403,
+        Refusal::NoRoute | Refusal::NotFound | Refusal::UnknownTenant => 404,
         Refusal::IdentityConflict
         | Refusal::NeverStarted
         | Refusal::StaleEpoch { .. }
         | Refusal::WrongState { .. }
         | Refusal::ActionConflict
+        | Refusal::KeyExists
+        | Refusal::TooManyKeys { .. }
         | Refusal::VersionConflict { .. }
         | Refusal::PostingConflict
         | Refusal::AlreadyResolved
@@ -122,7 +137,7 @@ fn extra_headers(status: u16, error: &EdgeError) -> Vec<(&'static str, String)> 
         }
         // RFC 9110, 15.5.9: the rest of the body may still be on its way, so the connection is of no more use.
         EdgeError::RequestTimeout { .. } => headers.push(("connection", "close".into())),
-        EdgeError::MethodNotAllowed { allow } => headers.push(("allow", (*allow).into())),
+        EdgeError::MethodNotAllowed { allow } => headers.push(("allow", allow.join(", "))),
         EdgeError::Unfinished { identity, .. } => headers.extend(identity_headers(identity)),
         _ => {}
     }

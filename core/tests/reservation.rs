@@ -13,6 +13,8 @@
 mod amounts;
 #[path = "reservation/arrows.rs"]
 mod arrows;
+#[path = "reservation/books.rs"]
+mod books;
 #[path = "reservation/cancel.rs"]
 mod cancel;
 #[path = "reservation/commands.rs"]
@@ -27,8 +29,12 @@ mod disconnects;
 mod expiry;
 #[path = "reservation/histories.rs"]
 mod histories;
+#[path = "reservation/late.rs"]
+mod late;
 #[path = "reservation/model.rs"]
 mod model;
+#[path = "reservation/open.rs"]
+mod open;
 #[path = "reservation/operate.rs"]
 mod operate;
 #[path = "reservation/outbox.rs"]
@@ -37,7 +43,11 @@ mod outbox;
 mod retry;
 #[path = "reservation/signals.rs"]
 mod signals;
+#[path = "reservation/steps.rs"]
+mod steps;
 #[path = "reservation/views.rs"]
 mod views;
+#[path = "reservation/words.rs"]
+mod words;
 #[path = "reservation/world.rs"]
 mod world;

@@ -72,11 +72,7 @@ impl Store {
     }
 
     fn holds(&self, query: &str, parameters: Row) -> Result<Vec<Hold>> {
-        let parse = |row: Row| match row.first() {
-            Some(SqlStorageValue::String(text)) => Ok(serde_json::from_str(text)?),
-            _ => Err(Error::from("expected JSON text")),
-        };
-        sql::rows(&self.sql, query, parameters)?.into_iter().map(parse).collect()
+        sql::all_json(&self.sql, query, parameters)
     }
 
     /// When the next open hold is due.
@@ -177,7 +173,11 @@ impl Store {
         self.transaction(move |sql| update_hold(sql, &hold))
     }
 
-    fn transaction(&self, body: impl FnOnce(&SqlStorage) -> Result<()> + 'static) -> Result<()> {
+    pub(super) fn sql(&self) -> &SqlStorage {
+        &self.sql
+    }
+
+    pub(super) fn transaction(&self, body: impl FnOnce(&SqlStorage) -> Result<()> + 'static) -> Result<()> {
         let sql = self.sql.clone();
         sql::transaction(&self.storage, move || body(&sql))
     }
