@@ -55,6 +55,11 @@ pub(crate) fn accepted<T: Serialize>(document: &T) -> Result<Response, EdgeError
     json(202, document)
 }
 
+/// Answers 204: there is nothing but headers.
+pub(crate) fn no_content(headers: &[(&'static str, String)]) -> Response {
+    Response::builder().with_status(204).with_headers(header_map(headers)).empty()
+}
+
 /// Answers with an error.
 pub(crate) fn error(form: ErrorForm, error: &EdgeError) -> Response {
     into_response(error_answer(form, error))
@@ -193,14 +198,19 @@ fn title(code: &str) -> String {
 }
 
 fn into_response(answer: Answer) -> Response {
+    let headers = header_map(&answer.headers);
+    Response::builder().with_status(answer.status).with_headers(headers).fixed(answer.body)
+}
+
+fn header_map(of_answer: &[(&'static str, String)]) -> Headers {
     let headers = Headers::new();
     let own = [("cache-control", "no-store".to_owned()), ("x-content-type-options", "nosniff".to_owned())];
-    for (name, value) in answer.headers.iter().chain(&own) {
+    for (name, value) in of_answer.iter().chain(&own) {
         if let Err(error) = headers.set(name, value) {
             worker::console_error!("header {name} was left out: {error}");
         }
     }
-    Response::builder().with_status(answer.status).with_headers(headers).fixed(answer.body)
+    headers
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use crate::dialect::Dialect;
 use crate::money::Micros;
+use crate::origin::Origin;
 use crate::policy::Route;
 use crate::pricing::PriceList;
 use alloc::collections::BTreeSet;
@@ -71,12 +72,15 @@ pub struct TenantConfig {
     /// Routes; first match wins.
     #[serde(default)]
     pub routes: Vec<Route>,
+    /// Origins whose pages may use the API, as browsers write them; see [`crate::origin`]. None by default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_origins: Vec<String>,
 }
 
 impl Default for TenantConfig {
     /// A tenant that has configured nothing: no route takes any request.
     fn default() -> Self {
-        Self { budget: None, concurrency: default_concurrency(), routes: Vec::new() }
+        Self { budget: None, concurrency: default_concurrency(), routes: Vec::new(), allowed_origins: Vec::new() }
     }
 }
 
@@ -180,6 +184,10 @@ pub fn parse_tenant_config(json: &str, providers: &[Provider]) -> Result<TenantC
     let config: TenantConfig = parse("configuration", json)?;
     if config.concurrency == 0 {
         return Err(ConfigError("configuration: `concurrency` must be above zero".into()));
+    }
+    for origin in &config.allowed_origins {
+        Origin::parse(origin)
+            .map_err(|fault| ConfigError(format!("configuration: `allowed_origins`: `{origin}`: {fault}")))?;
     }
     for route in &config.routes {
         let complaint = match route.contradiction() {

@@ -4,7 +4,7 @@
 //! A frame is the length of the JSON part (4 bytes, big endian), the JSON part, and raw bytes (a request body, a batch
 //! of output) that are never wrapped in JSON.
 
-use crate::ids::{AttemptId, GenerationId, Identity, TenantId};
+use crate::ids::{AttemptId, GenerationId, Identity, TenantId, TokenId};
 use crate::key::KeyDigest;
 use crate::ledger::Posting;
 use crate::money::Micros;
@@ -14,6 +14,7 @@ use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, UpstreamEnd};
 use crate::tenant::account::{AccountView, Authority, KeyView, NewKey, Status};
 use crate::tenant::{Admit, Admitted, Extend};
 use crate::time::UnixMillis;
+use crate::token::{Claims, Credential, TokenRequest};
 use crate::view::{BalanceView, GenerationView};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -32,15 +33,15 @@ pub enum TenantCall {
     Admit(Box<Admit>),
     /// Is this key valid, and is this generation admitted?
     Authenticate {
-        /// The caller's key.
-        key: KeyDigest,
+        /// The caller's key or token. What is outside of a token's limits does not exist for it.
+        key: Credential,
         /// A generation that the caller names.
         generation: Option<GenerationId>,
     },
     /// Which generation runs or ran under this idempotency key, on any path?
     FindByIdempotencyKey {
-        /// The caller's key.
-        key: KeyDigest,
+        /// The caller's key or token. What is outside of a token's limits is not found.
+        key: Credential,
         /// The idempotency key.
         idempotency_key: String,
     },
@@ -48,6 +49,15 @@ pub enum TenantCall {
     Balance {
         /// The caller's key.
         key: KeyDigest,
+    },
+    /// May this token be minted?
+    MintToken {
+        /// The key that mints it.
+        key: KeyDigest,
+        /// The token's name, made at the edge.
+        id: TokenId,
+        /// What is asked for.
+        request: Box<TokenRequest>,
     },
     /// An operator, or a key of role `admin`, acts on the account. The tenant that does not exist is refused, unless it
     /// is created.
@@ -125,6 +135,8 @@ pub enum TenantReply {
     },
     /// Balances and open holds.
     Balance(Box<BalanceView>),
+    /// What the token says that may be minted; the edge signs it.
+    Granted(Box<Claims>),
     /// The account after a call on it.
     Account(Box<AccountView>),
     /// The keys of the tenant, or the one that was issued or revoked.

@@ -21,6 +21,8 @@ mod histories;
 mod model;
 #[path = "tenant/postings.rs"]
 mod postings;
+#[path = "tenant/tokens.rs"]
+mod tokens;
 #[path = "tenant/world.rs"]
 mod world;
 

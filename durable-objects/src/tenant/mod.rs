@@ -7,6 +7,7 @@
 //! | `account` | the tenant as configured, read once |
 //! | `store`, `schema` | rows in SQLite |
 //! | `sweep` | what the alarm does: ask after overdue holds |
+//! | `tokens` | who may act with which token, and from which page |
 //! | `wake` | when the alarm rings |
 
 mod account;
@@ -15,6 +16,7 @@ mod object;
 mod schema;
 mod store;
 mod sweep;
+mod tokens;
 mod wake;
 
 pub use object::TenantObject;
