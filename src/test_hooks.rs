@@ -7,7 +7,7 @@ use holdfast_core::ids::{GenerationId, Identity, TenantId};
 use holdfast_core::refusal::Refusal;
 use holdfast_core::time::UnixMillis;
 use holdfast_core::wire::{GenerationCall, TenantCall, encode};
-use holdfast_objects::{clock, rpc, settings};
+use holdfast_objects::{clock, rpc};
 use worker::js_sys::Uint8Array;
 use worker::wasm_bindgen::JsValue;
 use worker::{Env, Headers, Method, Request, RequestInit, Response};

@@ -28,6 +28,7 @@ pub struct Options {
     test_hooks: bool,
     alone: bool,
     misconfigured: bool,
+    operator: bool,
 }
 
 impl Options {
@@ -42,7 +43,15 @@ impl Options {
             test_hooks: false,
             alone: false,
             misconfigured: false,
+            operator: true,
         }
+    }
+
+    /// Nobody has set an operator's key, and the server does not say that it is local.
+    #[must_use]
+    pub fn without_operator(mut self) -> Self {
+        self.operator = false;
+        self.misconfigured()
     }
 
     /// The settings have a fault: the server is ready when it says so.
@@ -244,7 +253,7 @@ fn write_config(options: &Options, simulator: &Simulator, folder: &Path, port: u
     let closed_port = free_port();
     let vars = json!({
         "KEY_PEPPER": KEY_PEPPER,
-        "OPERATOR_KEY": OPERATOR_KEY,
+        "OPERATOR_KEY": if options.operator { OPERATOR_KEY } else { "" },
         "SIMULATOR_API_KEY": PROVIDER_KEY,
         "PROVIDERS": config::providers(&simulator.origin(), closed_port).to_string(),
         "LIMITS": options.limits.to_string(),
