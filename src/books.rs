@@ -1,7 +1,7 @@
 //! A tenant's books: `/v1/ledger`, `/v1/ledger/check`, `/v1/usage`, `/v1/usage/lines`, `/v1/usage/records`, `/v1/audit`,
 //! and the list of its generations. Ids of other tenants are as unknown as ids of nobody.
 
-use crate::caller::Caller;
+use crate::caller::{Bearer, Caller};
 use crate::error::EdgeError;
 use crate::query::Query;
 use crate::{ask, respond};
@@ -192,7 +192,7 @@ async fn read<T>(
     match Query::of(&request.url()?, names).and_then(|query| parse(&query)) {
         Ok(parsed) => Ok((caller, parsed)),
         Err(error) => {
-            caller.authenticate(env, None).await?;
+            Bearer::of(env, request)?.authenticate(env, None).await?;
             Err(error)
         }
     }

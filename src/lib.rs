@@ -9,6 +9,7 @@
 //! | `generations`, `balance`, `books`, `healthz` | Holdfast's own routes |
 //! | `admin`, `accounts` | the operator's routes; keys and configuration of a tenant |
 //! | `caller`, `request_headers`, `body`, `query` | what a request says, parsed |
+//! | `tokens`, `cors` | pages in browsers: their tokens, and which may ask at all |
 //! | `ask` | questions to the objects |
 //! | `error`, `respond` | what can go wrong, and the answers; the only place that names status codes |
 
@@ -21,6 +22,7 @@ mod balance;
 mod body;
 mod books;
 mod caller;
+mod cors;
 mod edge_client;
 mod edge_driver;
 mod error;
@@ -33,6 +35,7 @@ mod respond;
 mod router;
 #[cfg(feature = "test-hooks")]
 mod test_hooks;
+mod tokens;
 mod webhooks;
 
 // The root crate must name the objects, or they vanish from the Wasm.

@@ -1,7 +1,7 @@
 //! Requests that go to a provider: admit first, then start. Nothing is sent upstream before the hold is placed, and only
 //! an object or the edge's driver sends it.
 
-use crate::caller::Caller;
+use crate::caller::Bearer;
 use crate::edge_driver;
 use crate::error::EdgeError;
 use crate::request_headers::RequestOptions;
@@ -33,15 +33,15 @@ pub(crate) async fn chat_completions(
     context: &Context,
 ) -> Result<Response, EdgeError> {
     let (providers, limits) = (settings::providers(env)?, settings::limits(env)?);
-    let caller = Caller::of(env, request.headers())?;
+    let bearer = Bearer::of(env, &request)?;
     let options = RequestOptions::of(request.headers())?;
     let body = body::read_json(&mut request, &limits).await?;
     let chat = ChatRequest::parse(&body)?;
 
-    let call = TenantCall::Admit(Box::new(admission(&caller, options, &chat, &body)));
+    let call = TenantCall::Admit(Box::new(admission(&bearer, options, &chat, &body)));
     #[cfg(feature = "test-hooks")]
-    crate::test_hooks::lose_first_reply(&request, env, &caller.tenant, &call).await;
-    let admitted = admit(env, &caller, &call).await?;
+    crate::test_hooks::lose_first_reply(&request, env, &bearer.tenant, &call).await;
+    let admitted = admit(env, &bearer, &call).await?;
 
     #[cfg(feature = "test-hooks")]
     crate::test_hooks::stop_after_admit(&request)?;
@@ -51,15 +51,15 @@ pub(crate) async fn chat_completions(
 }
 
 /// The facts that admission needs. The ids are minted here, once: a repeated Admit carries the same.
-fn admission(caller: &Caller, options: RequestOptions, chat: &ChatRequest<'_>, body: &[u8]) -> Admit {
+fn admission(bearer: &Bearer, options: RequestOptions, chat: &ChatRequest<'_>, body: &[u8]) -> Admit {
     Admit {
         identity: Identity {
-            tenant: caller.tenant.clone(),
+            tenant: bearer.tenant.clone(),
             generation: GenerationId::from_random(random_bits()),
             reservation: ReservationId::from_random(random_bits()),
         },
         attempt: AttemptId::from_random(random_bits()),
-        key: caller.key.clone(),
+        key: bearer.credential.clone(),
         path: CHAT_COMPLETIONS.into(),
         model: chat.model().into(),
         streaming: chat.stream(),
@@ -78,8 +78,8 @@ fn random_bits() -> [u8; 16] {
     Uuid::new_v4().into_bytes()
 }
 
-async fn admit(env: &Env, caller: &Caller, call: &TenantCall) -> Result<Box<Admitted>, Refusal> {
-    match ask::tenant(env, &caller.tenant, call).await? {
+async fn admit(env: &Env, bearer: &Bearer, call: &TenantCall) -> Result<Box<Admitted>, Refusal> {
+    match bearer.ask(env, call).await? {
         TenantReply::Admitted(admitted) => Ok(admitted),
         _ => Err(ask::unexpected()),
     }

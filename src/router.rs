@@ -2,18 +2,23 @@
 
 use crate::accounts::{self, Actor};
 use crate::admin::{self, AdminPath};
+use crate::cors::{self, Page};
 use crate::error::EdgeError;
 use crate::respond::{self, ErrorForm};
 use crate::webhooks::{self, WebhookPath};
-use crate::{balance, books, generations, healthz, proxy};
+use crate::{balance, books, generations, healthz, proxy, tokens};
 use futures::FutureExt;
 use holdfast_core::dialect::Dialect;
+use holdfast_core::refusal::Refusal;
 use holdfast_objects::settings;
 use std::panic::AssertUnwindSafe;
 use worker::{Context, Env, Request, Response};
 
 /// Name of the binding of the static assets.
 const ASSETS: &str = "ASSETS";
+
+/// What tenants use: their keys and tokens, and the pages that they allow.
+const TENANTS_PREFIX: &str = "/v1/";
 
 /// Below these, nothing is a static asset.
 const API_PREFIXES: [&str; 3] = ["/v1/", "/admin/", "/__test/"];
@@ -36,6 +41,7 @@ enum Endpoint<'a> {
     Keys,
     Ledger,
     LedgerCheck,
+    Tokens,
     Usage,
     UsageLines,
     UsageRecords,
@@ -66,6 +72,7 @@ impl<'a> Endpoint<'a> {
             "/v1/audit" => Some(Self::Audit),
             "/v1/ledger" => Some(Self::Ledger),
             "/v1/ledger/check" => Some(Self::LedgerCheck),
+            "/v1/tokens" => Some(Self::Tokens),
             "/v1/usage" => Some(Self::Usage),
             "/v1/usage/lines" => Some(Self::UsageLines),
             "/v1/usage/records" => Some(Self::UsageRecords),
@@ -103,7 +110,7 @@ impl<'a> Endpoint<'a> {
     const fn methods(self) -> &'static [&'static str] {
         match self {
             Self::Admin(path) => path.methods(),
-            Self::ChatCompletions | Self::GenerationCancel(_) => &["POST"],
+            Self::ChatCompletions | Self::GenerationCancel(_) | Self::Tokens => &["POST"],
             Self::Config => &["GET", "PUT"],
             Self::Key(_) => &["DELETE"],
             Self::Keys => &["GET", "POST"],
@@ -112,6 +119,22 @@ impl<'a> Endpoint<'a> {
             Self::TestPanic | Self::TestPanicObject(_) => &["POST"],
             _ => &["GET"],
         }
+    }
+
+    /// Whether a page of another origin may ask, if the tenant allows it. Such an endpoint has the origin checked with
+    /// the key, by [`crate::caller::Bearer::ask`], before it answers anything but an error.
+    const fn serves_pages(self) -> bool {
+        matches!(
+            self,
+            Self::Balance
+                | Self::ChatCompletions
+                | Self::Generations
+                | Self::Generation(_)
+                | Self::GenerationCancel(_)
+                | Self::GenerationResult(_)
+                | Self::GenerationStream(_)
+                | Self::Tokens
+        )
     }
 
     /// Probes may ask for the health's head alone; the platform leaves the body out.
@@ -139,6 +162,14 @@ impl<'a> Destination<'a> {
             _ => ErrorForm::Problem,
         }
     }
+
+    fn error(self, error: &EdgeError) -> Response {
+        respond::error(self.error_form(), error)
+    }
+
+    const fn serves_pages(self) -> bool {
+        matches!(self, Self::Endpoint(endpoint) if endpoint.serves_pages())
+    }
 }
 
 /// Serves a request. Errors and panics become responses.
@@ -146,9 +177,36 @@ pub(crate) async fn handle(request: Request, env: &Env, context: &Context) -> Re
     // Not `Request::method`: it takes a method that it does not know for GET.
     let (method, path) = (request.inner().method(), request.path());
     let destination = Destination::of(&method, &path);
+    if !path.starts_with(TENANTS_PREFIX) {
+        return answer(destination, request, env, context).await.unwrap_or_else(|error| destination.error(&error));
+    }
+    if let Some(headers) = cors::preflight(&method, request.headers()) {
+        return respond::no_content(&headers);
+    }
+    let page = Page::of(&request);
+    let answer = match destination {
+        Destination::Endpoint(endpoint) if page != Page::Own && !endpoint.serves_pages() => {
+            Err(Refusal::OriginNotAllowed.into())
+        }
+        _ => answer(destination, request, env, context).await,
+    };
+    let readable = destination.serves_pages() && cors::may_read(&answer);
+    let response = answer.unwrap_or_else(|error| destination.error(&error));
+    match page {
+        Page::Own => response,
+        Page::Of(origin) => cors::mark(response, Some(&origin).filter(|_| readable)),
+        Page::Nameless => cors::mark(response, None),
+    }
+}
+
+async fn answer(
+    destination: Destination<'_>,
+    request: Request,
+    env: &Env,
+    context: &Context,
+) -> Result<Response, EdgeError> {
     let served = AssertUnwindSafe(dispatch(destination, request, env, context)).catch_unwind().await;
-    let answer = served.unwrap_or(Err(EdgeError::Internal));
-    answer.unwrap_or_else(|error| respond::error(destination.error_form(), &error))
+    served.unwrap_or(Err(EdgeError::Internal))
 }
 
 async fn dispatch(
@@ -177,6 +235,7 @@ async fn serve(endpoint: Endpoint<'_>, request: Request, env: &Env, context: &Co
         Endpoint::Key(id) => accounts::revoke_key(&Actor::of_key(&request, env)?, env, id).await,
         Endpoint::Keys if reads => accounts::list_keys(&Actor::of_key(&request, env)?, env).await,
         Endpoint::Keys => accounts::issue_key(&Actor::of_key(&request, env)?, request, env).await,
+        Endpoint::Tokens => tokens::mint(request, env).await,
         Endpoint::Webhook(path) => webhooks::serve(path, &request, env).await,
         Endpoint::Balance => balance::show(&request, env).await,
         Endpoint::ChatCompletions => proxy::chat_completions(request, env, context).await,
@@ -249,6 +308,9 @@ mod tests {
             ("GET", "/v1/usage/records", to(Endpoint::UsageRecords)),
             ("DELETE", "/v1/balance", WrongMethod(Endpoint::Balance)),
             ("POST", "/v1/keys", to(Endpoint::Keys)),
+            ("POST", "/v1/tokens", to(Endpoint::Tokens)),
+            ("GET", "/v1/tokens", WrongMethod(Endpoint::Tokens)),
+            ("POST", "/v1/tokens/", Nowhere),
             ("DELETE", "/v1/keys/key_1", to(Endpoint::Key("key_1"))),
             ("GET", "/v1/keys/key_1", WrongMethod(Endpoint::Key("key_1"))),
             ("DELETE", "/v1/keys/key_1/x", Nowhere),
@@ -270,6 +332,35 @@ mod tests {
             ("PROPFIND", "/", Nowhere),
         ] {
             assert_eq!(Destination::of(method, path), expected, "{method} {path}");
+        }
+    }
+
+    /// Whoever adds an endpoint decides whether other pages may ask: not by default.
+    #[test]
+    fn what_other_pages_may_ask() {
+        let serves = |method, path| Destination::of(method, path).serves_pages();
+        for (method, path) in [
+            ("POST", "/v1/chat/completions"),
+            ("GET", "/v1/generations"),
+            ("GET", "/v1/generations/gen_1/stream"),
+            ("POST", "/v1/generations/gen_1/cancel"),
+            ("GET", "/v1/balance"),
+            ("POST", "/v1/tokens"),
+        ] {
+            assert!(serves(method, path), "{path}");
+        }
+        for (method, path) in [
+            ("GET", "/v1/config"),
+            ("PUT", "/v1/config"),
+            ("POST", "/v1/keys"),
+            ("DELETE", "/v1/keys/key_1"),
+            ("GET", "/admin/tenants"),
+            ("GET", "/healthz"),
+            ("GET", "/v1/tokens"),
+            ("GET", "/v1/unknown"),
+            ("GET", "/"),
+        ] {
+            assert!(!serves(method, path), "{path}");
         }
     }
 

@@ -10,7 +10,7 @@ pub use books::{
     BooksCall, BooksReply, GenerationFilter, HoldName, LedgerFilter, PAGE_DEFAULT, PAGE_MAX, Paging, RecordsOf, Span,
 };
 
-use crate::ids::{AttemptId, GenerationId, Identity, TenantId};
+use crate::ids::{AttemptId, GenerationId, Identity, TenantId, TokenId};
 use crate::key::KeyDigest;
 use crate::ledger::Posting;
 use crate::money::Micros;
@@ -22,6 +22,7 @@ use crate::tenant::account::{AccountView, Authority, KeyView, NewKey, Status};
 use crate::tenant::books::ReservationBooks;
 use crate::tenant::{Admit, Admitted, Extend};
 use crate::time::UnixMillis;
+use crate::token::{Claims, Credential, TokenRequest};
 use crate::view::{BalanceView, GenerationView};
 use crate::webhook::{DeliveryView, Notice, StateName, WebhookView};
 use alloc::boxed::Box;
@@ -41,15 +42,15 @@ pub enum TenantCall {
     Admit(Box<Admit>),
     /// Is this key valid, and is this generation admitted?
     Authenticate {
-        /// The caller's key.
-        key: KeyDigest,
+        /// The caller's key or token. What is outside of a token's limits does not exist for it.
+        key: Credential,
         /// A generation that the caller names.
         generation: Option<GenerationId>,
     },
     /// Which generation runs or ran under this idempotency key, on any path?
     FindByIdempotencyKey {
-        /// The caller's key.
-        key: KeyDigest,
+        /// The caller's key or token. What is outside of a token's limits is not found.
+        key: Credential,
         /// The idempotency key.
         idempotency_key: String,
     },
@@ -64,6 +65,15 @@ pub enum TenantCall {
         key: KeyDigest,
         /// What is asked.
         question: Box<BooksCall>,
+    },
+    /// May this token be minted?
+    MintToken {
+        /// The key that mints it.
+        key: KeyDigest,
+        /// The token's name, made at the edge.
+        id: TokenId,
+        /// What is asked for.
+        request: Box<TokenRequest>,
     },
     /// An operator, or a key of role `admin`, acts on the account. The tenant that does not exist is refused, unless it
     /// is created.
@@ -191,6 +201,8 @@ pub enum TenantReply {
     Balance(Box<BalanceView>),
     /// What the books say.
     Books(Box<BooksReply>),
+    /// What the token says that may be minted; the edge signs it.
+    Granted(Box<Claims>),
     /// The account after a call on it.
     Account(Box<AccountView>),
     /// The keys of the tenant, or the one that was issued or revoked.

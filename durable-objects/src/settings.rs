@@ -3,6 +3,7 @@
 use holdfast_core::config::{ConfigError, Limits, Provider, parse_limits, parse_providers};
 use holdfast_core::key::{ClientKey, KeyDigest, ProviderKey};
 use holdfast_core::refusal::Refusal;
+use holdfast_core::token::TokenKey;
 use worker::Env;
 
 /// Shortest secret of our own that is accepted, in bytes.
@@ -43,6 +44,14 @@ pub fn digest(env: &Env, key: &ClientKey) -> Result<KeyDigest, Refusal> {
 
 fn pepper(env: &Env) -> Option<String> {
     secret(env, "KEY_PEPPER").filter(|pepper| pepper.len() >= SECRET_MIN_BYTES)
+}
+
+/// The key that signs browser tokens, derived from the pepper.
+///
+/// # Errors
+/// As [`digest`].
+pub fn token_key(env: &Env) -> Result<TokenKey, Refusal> {
+    pepper(env).map(|pepper| TokenKey::derive(pepper.as_bytes())).ok_or_else(pepper_missing)
 }
 
 fn pepper_missing() -> Refusal {

@@ -5,6 +5,7 @@ use super::{Failure, Tenant};
 use crate::clock;
 use holdfast_core::ids::{GenerationId, ReservationId};
 use holdfast_core::ledger::Posting;
+use holdfast_core::origin::Origin;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::tenant::account::{Role, Status};
 use holdfast_core::tenant::{
@@ -12,6 +13,7 @@ use holdfast_core::tenant::{
     extend, settle,
 };
 use holdfast_core::time::UnixMillis;
+use holdfast_core::token::Credential;
 use holdfast_core::wire::{TenantCall, TenantReply};
 use worker::Error;
 
@@ -22,9 +24,10 @@ type Answer = Result<TenantReply, Failure>;
 
 impl Tenant {
     /// Answers a call, and sees to it that the alarm stands.
-    pub(super) async fn answer(&self, call: TenantCall) -> Answer {
+    pub(super) async fn answer(&self, call: TenantCall, page: Result<Option<Origin>, Refusal>) -> Answer {
         // Before anything is read or written: a guessed tenant name or key leaves no trace.
         self.check_key(&call, clock::now())?;
+        self.check_page(page?.as_ref())?;
         self.wake.load(clock::now()).await?;
         // From here to the armed alarm nothing waits, so rows and alarm are stored together.
         let answer = match call {
@@ -45,11 +48,11 @@ impl Tenant {
             _ => Role::Client,
         };
         let key = match call {
-            TenantCall::Admit(admit) => &admit.key,
-            TenantCall::Authenticate { key, .. }
-            | TenantCall::FindByIdempotencyKey { key, .. }
-            | TenantCall::Balance { key }
-            | TenantCall::Books { key, .. } => key,
+            TenantCall::Admit(admit) => return self.check_credential(&admit.key, now),
+            TenantCall::Authenticate { key, .. } | TenantCall::FindByIdempotencyKey { key, .. } => {
+                return self.check_credential(key, now);
+            }
+            TenantCall::Balance { key } | TenantCall::Books { key, .. } | TenantCall::MintToken { key, .. } => key,
             TenantCall::Webhook { key, .. } => return self.authenticate(key, Role::Admin, now).map(|_| ()),
             TenantCall::Account { .. }
             | TenantCall::Settle { .. }
@@ -63,8 +66,9 @@ impl Tenant {
     fn apply(&self, call: TenantCall, now: UnixMillis) -> Answer {
         match call {
             TenantCall::Admit(admit) => self.admit(&admit, now),
-            TenantCall::Authenticate { generation, .. } => self.admitted(generation.as_ref()),
-            TenantCall::FindByIdempotencyKey { idempotency_key, .. } => self.find(&idempotency_key, now),
+            TenantCall::Authenticate { key, generation } => self.admitted(&key, generation.as_ref()),
+            TenantCall::FindByIdempotencyKey { key, idempotency_key } => self.find(&key, &idempotency_key, now),
+            TenantCall::MintToken { key, id, request } => self.mint_token(&key, id, &request, now),
             TenantCall::Balance { .. } => Ok(TenantReply::Balance(Box::new(self.balance()?))),
             // Answered where it may wait.
             TenantCall::Books { .. } => Err(Refusal::NotFound.into()),
@@ -111,17 +115,23 @@ impl Tenant {
         hold.map(|hold| Some((row, hold))).ok_or_else(|| Error::from("idempotency key without a hold"))
     }
 
-    fn admitted(&self, generation: Option<&GenerationId>) -> Answer {
+    fn admitted(&self, asks: &Credential, generation: Option<&GenerationId>) -> Answer {
         let hold = match generation {
             Some(generation) if self.store.exists()? => self.store.hold_of(generation)?,
             _ => None,
         };
+        let hold = hold.filter(|hold| asks.sees(&hold.identity.generation, &hold.terms.route));
         Ok(TenantReply::Authenticated { admitted: hold.map(|hold| Box::new(Admitted::of(&hold, false))) })
     }
 
-    fn find(&self, idempotency_key: &str, now: UnixMillis) -> Answer {
+    fn find(&self, asks: &Credential, idempotency_key: &str, now: UnixMillis) -> Answer {
         let row = if self.store.exists()? { self.store.idempotency_on_any_path(idempotency_key, now)? } else { None };
-        Ok(TenantReply::Found { generation: row.map(|row| row.identity.generation) })
+        let hold = match row {
+            Some(row) => self.store.hold(&row.identity.reservation)?,
+            None => None,
+        };
+        let hold = hold.filter(|hold| asks.sees(&hold.identity.generation, &hold.terms.route));
+        Ok(TenantReply::Found { generation: hold.map(|hold| hold.identity.generation) })
     }
 
     /// Each posting is a transition of its own. When one is refused, those before it stay applied; delivering the call

@@ -8,6 +8,7 @@
 //! | `account` | the tenant as configured, read once |
 //! | `store`, `schema` | rows in SQLite |
 //! | `sweep` | what the alarm does: ask after overdue holds, send what is due |
+//! | `tokens` | who may act with which token, and from which page |
 //! | `webhooks` | what the tenant is told, and its deliveries |
 //! | `wake` | when the alarm rings |
 
@@ -18,6 +19,7 @@ mod object;
 mod schema;
 mod store;
 mod sweep;
+mod tokens;
 mod wake;
 mod webhooks;
 
