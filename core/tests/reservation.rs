@@ -13,6 +13,8 @@
 mod amounts;
 #[path = "reservation/arrows.rs"]
 mod arrows;
+#[path = "reservation/auto.rs"]
+mod auto;
 #[path = "reservation/cancel.rs"]
 mod cancel;
 #[path = "reservation/commands.rs"]

@@ -19,6 +19,8 @@ mod histories;
 mod model;
 #[path = "tenant/postings.rs"]
 mod postings;
+#[path = "tenant/runs.rs"]
+mod runs;
 #[path = "tenant/world.rs"]
 mod world;
 

@@ -79,6 +79,7 @@ pub(crate) fn terms() -> Terms {
         escalate_above: None,
         watch_ms: 0,
         expected_ms: None,
+        auto: None,
     }
 }
 
@@ -347,7 +348,8 @@ impl World {
         if let Command::Append { bytes, .. } = command
             && *bytes > 0
         {
-            self.log = LogFacts { length: self.log.length + bytes, last_append_at: Some(self.now), received_at: None };
+            self.log =
+                LogFacts { length: self.log.length + bytes, last_append_at: Some(self.now), ..LogFacts::default() };
         }
         if let Some(state) = &transition.state {
             if let (Some(before), Aggregate::Live(after)) = (self.aggregate.live(), state) {

@@ -9,7 +9,7 @@ use holdfast_core::money::Micros;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::tenant::{
     Admit, AdmitContext, Admitted, Extend, ExtendContext, Hold, IdempotencyRow, KeyAfter, PeriodState, PostedRows,
-    SettleContext, SettlementRows, TenantState, admit, extend, grant_up_to, settle,
+    RunRow, SettleContext, SettlementRows, TenantState, admit, extend, grant_up_to, settle,
 };
 use holdfast_core::time::UnixMillis;
 use std::collections::BTreeMap;
@@ -67,6 +67,7 @@ pub(crate) fn request(n: u8, body_bytes: u64) -> Admit {
         headers: BTreeMap::new(),
         on_disconnect: None,
         idempotency_key: None,
+        run: None,
     }
 }
 
@@ -99,6 +100,7 @@ pub(crate) struct World {
     pub(crate) usage_records: BTreeMap<String, UsageRecord>,
     pub(crate) audit: Vec<AuditRow>,
     pub(crate) keys: BTreeMap<String, IdempotencyRow>,
+    pub(crate) runs: Vec<RunRow>,
 }
 
 impl World {
@@ -117,6 +119,7 @@ impl World {
             usage_records: BTreeMap::new(),
             audit: Vec::new(),
             keys: BTreeMap::new(),
+            runs: Vec::new(),
         };
         world.grant();
         world
@@ -140,6 +143,7 @@ impl World {
             period: &period,
             same_generation: self.holds.values().find(|hold| hold.identity.generation == call.identity.generation),
             same_key: row.map(|row| (row, &self.holds[&row.identity.reservation])),
+            measures: None,
         };
         let (admitted, rows) = admit(&context, call, now)?;
         if let Some(rows) = rows {
@@ -147,6 +151,7 @@ impl World {
             self.periods.insert(rows.period.key.clone(), rows.period);
             let replaced = self.holds.insert(rows.hold.identity.reservation.clone(), rows.hold);
             assert_eq!(replaced, None, "a hold is made once");
+            self.runs.extend(rows.run);
             self.keys.extend(rows.idempotency.map(|row| (row.scope.clone(), row)));
         }
         Ok(admitted)
