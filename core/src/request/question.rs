@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 /// Longest text that is looked at, in bytes: of a longer one its two ends, since a long prompt has its document in front
 /// and its question behind, or the other way round. It bounds the time that a signature takes.
-pub const QUESTION_MAX_BYTES: usize = 16 << 10;
+pub const QUESTION_MAX_BYTES: usize = 4 << 10;
 
 const MESSAGES: &str = "messages";
 const ASSISTANT: &str = r#""assistant""#;
