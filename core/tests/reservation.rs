@@ -15,6 +15,8 @@ mod amounts;
 mod arrows;
 #[path = "reservation/auto.rs"]
 mod auto;
+#[path = "reservation/books.rs"]
+mod books;
 #[path = "reservation/cancel.rs"]
 mod cancel;
 #[path = "reservation/commands.rs"]
@@ -29,8 +31,12 @@ mod disconnects;
 mod expiry;
 #[path = "reservation/histories.rs"]
 mod histories;
+#[path = "reservation/late.rs"]
+mod late;
 #[path = "reservation/model.rs"]
 mod model;
+#[path = "reservation/open.rs"]
+mod open;
 #[path = "reservation/operate.rs"]
 mod operate;
 #[path = "reservation/outbox.rs"]
@@ -39,7 +45,11 @@ mod outbox;
 mod retry;
 #[path = "reservation/signals.rs"]
 mod signals;
+#[path = "reservation/steps.rs"]
+mod steps;
 #[path = "reservation/views.rs"]
 mod views;
+#[path = "reservation/words.rs"]
+mod words;
 #[path = "reservation/world.rs"]
 mod world;

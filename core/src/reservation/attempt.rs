@@ -110,6 +110,9 @@ pub struct Attempt {
     pub first_epoch: u32,
     /// What the provider does.
     pub upstream: UpstreamState,
+    /// When it was prepared; the first one with the reservation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepared_at: Option<UnixMillis>,
     /// When it was submitted.
     pub submitted_at: Option<UnixMillis>,
     /// When the provider's headers came.
@@ -147,6 +150,7 @@ impl Attempt {
             id,
             first_epoch: epoch,
             upstream: UpstreamState::Prepared,
+            prepared_at: Some(now),
             submitted_at: None,
             responded_at: None,
             operation_id: None,
@@ -219,6 +223,7 @@ mod tests {
             id: AttemptId::from_random([1; 16]),
             first_epoch: 2,
             upstream: UpstreamState::Prepared,
+            prepared_at: None,
             submitted_at: None,
             responded_at: None,
             operation_id: None,

@@ -1,7 +1,7 @@
 //! How an attempt ended, and what follows for lifecycle, hold and readers. A table, first match wins.
 
 use super::attempt::{AbortCause, Accounted, Reported};
-use super::{Lifecycle, Reservation, ResponseHead, Settlement, UpstreamState};
+use super::{Attempt, Lifecycle, Reservation, ResponseHead, Settlement, UpstreamState};
 use crate::dialect::{error_envelope, error_terminal};
 use crate::finding::Source;
 use crate::ledger::{Posting, ReasonCode};
@@ -145,7 +145,14 @@ impl Reservation {
         now: UnixMillis,
     ) -> Result<Conclusion, MoneyError> {
         let accounted = verdict.charge.then(|| self.accounted(end));
-        let usage = self.total_usage(accounted)?;
+        let usage = match (accounted, verdict.ended) {
+            // An operator gives the whole hold back; a route, all of it that nobody with authority speaks against.
+            (None, Ended { reason: ReasonCode::OperatorDecision, .. }) => None,
+            (None, Ended { reason: ReasonCode::ExpiredReleased | ReasonCode::ExpiredWatching, .. }) => {
+                self.exact_past_usage()?
+            }
+            _ => self.total_usage(accounted)?,
+        };
         let cost = usage.map_or(Ok(Micros::ZERO), |usage| self.charge_for(usage))?;
         let mut ended = self.clone();
         ended.attempt.accounted = accounted.or(self.attempt.accounted);
@@ -161,6 +168,13 @@ impl Reservation {
         let mut parts = past.chain(owning).map(|part| part.metered);
         let Some(first) = parts.next() else { return Ok(None) };
         parts.try_fold(first, |sum, part| sum.plus(&part)).map(Some).map_err(|_| MoneyError)
+    }
+
+    /// The usage of the attempts before the owning one that a provider told.
+    fn exact_past_usage(&self) -> Result<Option<Metered>, MoneyError> {
+        let told = |attempt: &Attempt| attempt.accounted.is_some_and(|accounted| accounted.metered.is_exact());
+        let past_attempts = self.past_attempts.iter().filter(|attempt| told(attempt)).cloned().collect();
+        Self { past_attempts, ..self.clone() }.total_usage(None)
     }
 
     fn status(&self, end: &UpstreamEnd) -> Option<u16> {

@@ -25,7 +25,7 @@ impl Reservation {
     }
 
     fn total_deadline(&self) -> UnixMillis {
-        self.attempt.submitted_at.unwrap_or(self.created_at).plus(self.terms.total_ms)
+        self.attempt.submitted_at.or(self.attempt.prepared_at).unwrap_or(self.created_at).plus(self.terms.total_ms)
     }
 
     fn grace_deadline(&self) -> Option<UnixMillis> {

@@ -243,7 +243,7 @@ impl Reservation {
         if usage.is_none() {
             decided.attempt.accounted = None;
         }
-        let total = decided.total_usage(decided.attempt.accounted)?;
+        let total = if usage.is_some() { decided.total_usage(decided.attempt.accounted)? } else { None };
         let cost = total.map_or(Ok(Micros::ZERO), |usage| decided.charge_for(usage))?;
         let postings = decided.resolving_postings(total, cost, reason, now);
         decided.settlement = if total.is_some() { Settlement::Committed } else { Settlement::Released };

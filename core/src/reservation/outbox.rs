@@ -93,7 +93,8 @@ impl Reservation {
         if deliveries == self.deliveries {
             return Transition::unchanged(Reply::Done);
         }
-        let acknowledged_at = deliveries.is_empty().then_some(now);
+        // What was refused for good has not arrived: it is never settled.
+        let acknowledged_at = (deliveries.is_empty() && self.refused_deliveries.is_empty()).then_some(now);
         Self { deliveries, acknowledged_at, ..self.clone() }.changed(Reply::Done)
     }
 

@@ -86,7 +86,8 @@ impl Reservation {
     /// A posting after the resolution, that brings what is charged to `cost`. `None` when it is that already: the same
     /// effect is never had twice.
     ///
-    /// `changed` is the attempt that is accounted anew. After a release by expiry the first charge by a late signal is a late settlement; everything else corrects (design 7).
+    /// `changed` is the attempt that is accounted anew. After a release by expiry the first charge by a late signal is a
+    /// late settlement; everything else corrects (design 7).
     pub(super) fn adjusting_posting(
         &self,
         cost: Micros,

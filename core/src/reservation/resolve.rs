@@ -298,8 +298,8 @@ impl Reservation {
     /// A further attempt is decided. It starts once the tenant has extended the hold, under an id of its own.
     pub(super) fn plan_retry(&self, end: &UpstreamEnd, now: UnixMillis) -> Transition {
         let mut next = self.clone();
-        // What the attempt that ends here may have used is part of the settlement.
-        next.attempt.accounted = Some(self.accounted(end));
+        // What the attempt that ends here may have used is part of the settlement. What was never sent used nothing.
+        next.attempt.accounted = self.was_submitted().then(|| self.accounted(end));
         if let Some(search) = &mut next.reconciliation {
             search.extending = true;
             search.next_at = now.plus(EVIDENCE_RETRY_MS);
@@ -324,6 +324,19 @@ impl Reservation {
         }
         let mut next = self.clone();
         next.extended = self.extended.plus(self.terms.hold)?;
+        // Meanwhile somebody wanted it stopped, or said what it came to: there is nothing to repeat (invariant 12).
+        if self.attempt.abort.is_some() || self.attempt.reported.is_some() || self.attempt.conflict {
+            next.reconciliation = self.reconciliation.map(|search| Reconciliation {
+                extending: false,
+                extension_refused: true,
+                ..search
+            });
+            let effect = next.look_again(now);
+            let mut transition =
+                next.changed(Reply::Done).with_history(now, "hold_extended", "not_needed", self.attempt.epoch());
+            transition.effects.extend(effect);
+            return Ok(transition);
+        }
         let ended = core::mem::replace(&mut next.attempt, Attempt::prepared(id.clone(), epoch, &self.terms, now));
         next.past_attempts.push(ended);
         next.reconciliation = None;

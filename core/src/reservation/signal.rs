@@ -242,8 +242,11 @@ impl Reservation {
                 next.ask_for_review(ReasonCode::LateCompletion, now);
                 Ok((Disposition::Quarantined, Vec::new()))
             }
-            // What becomes known of an older attempt decides nothing about the one that the hold is kept for.
-            (_, Settlement::Expired) if self.attempt.reported.is_none() && which != Which::Owning => {
+            // What becomes known of an older attempt decides nothing about the one that the hold is kept for, if that one
+            // was sent.
+            (_, Settlement::Expired)
+                if which != Which::Owning && self.attempt.submitted_at.is_some() && self.attempt.reported.is_none() =>
+            {
                 Ok((Disposition::ProcessedWithoutDuplicateEffects, Vec::new()))
             }
             (_, Settlement::Expired) => next.settle_late(exact, reported.outcome, log, now),

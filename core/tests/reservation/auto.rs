@@ -6,7 +6,7 @@ use holdfast_core::economics::{
     Artifact, AutoRule, AutoTerms, Choice, Departure, ExpectedFrom, PerMille, ReAskRate, UserTime,
 };
 use holdfast_core::meter::EndClass;
-use holdfast_core::policy::{OnDisconnect, Terms};
+use holdfast_core::policy::{OnDisconnect, OnInterruption, Terms};
 use holdfast_core::pricing::ModelPrice;
 use holdfast_core::reservation::{
     AbortCause, Assessment, Command, ConnectionState, Effect, IN_FLIGHT_TOKENS, Lifecycle, LogFacts, RunEnd, SourceEnd,
@@ -247,6 +247,28 @@ fn a_lost_driver_is_no_disconnect() {
     assert_eq!(world.at(9_000).say(&wake(false)), "done>detached+evidence");
     assert_eq!((world.live().disconnects, assessment(&world)), (1, &first));
     assert_ne!(world.live().connection.disconnected_at, Some(first.at));
+}
+
+/// A further attempt that starts without readers goes on only where somebody priced their absence.
+#[test]
+fn a_further_attempt_that_nobody_waits_for() {
+    let finish = AutoTerms { artifact: ALL_HOLD, ..auto_terms() };
+    let terms = Terms { on_interruption: OnInterruption::Retry, grace_ms: 500, ..auto(finish) };
+    let retried = |events: &[(u64, Command)]| {
+        let mut world = streaming(&terms, 400);
+        for (ms, command) in events {
+            world.at(*ms).take(command).unwrap();
+        }
+        world.at(9_000).take(&wake(false)).unwrap();
+        assert_eq!(world.say(&reconcile(2, ended(SourceEnd::Lost))), "done+extend");
+        world.take(&Command::HoldExtended { epoch: 3, attempt: attempt_id(2) }).unwrap();
+        world.take(&Command::Submit { epoch: 3 }).unwrap();
+        world.at(9_600).say(&wake(true))
+    };
+    assert_eq!(retried(&[(10, readers(0))]), "done=", "the same absence as before the loss");
+    let lost_with_its_reader = "stop>cancellation_requested+abort";
+    assert_eq!(retried(&[]), lost_with_its_reader);
+    assert_eq!(retried(&[(10, readers(0)), (20, readers(1))]), lost_with_its_reader, "an earlier absence says nothing");
 }
 
 /// What stops a driver first stands, whatever a disconnect would decide.

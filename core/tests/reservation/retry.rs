@@ -367,3 +367,17 @@ fn the_readers_of_a_further_attempt() {
     back.take(&end(3, complete(10, 20))).unwrap();
     assert_eq!(back.live().reason, Some(ReasonCode::CompletedExact), "the outcome of the attempt that answered");
 }
+
+/// An attempt that was never sent used nothing, also when a further one comes after it.
+#[test]
+fn what_was_never_sent_is_not_charged() {
+    let mut world = planned(&retries());
+    world.take(&extended(3, 2)).unwrap();
+    world.at(18_000).take(&wake(false)).unwrap();
+    assert_eq!(world.say(&reconcile(4, ended(SourceEnd::Lost))), "done+extend", "the second was only prepared");
+    world.take(&extended(5, 3)).unwrap();
+    world.take(&Command::Submit { epoch: 5 }).unwrap();
+    world.take(&respond(5)).unwrap();
+    world.take(&end(5, complete(10, 20))).unwrap();
+    assert_eq!(world.books(), [("settle", 632 + 50)]);
+}

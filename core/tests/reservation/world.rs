@@ -351,6 +351,10 @@ impl World {
             self.log =
                 LogFacts { length: self.log.length + bytes, last_append_at: Some(self.now), ..LogFacts::default() };
         }
+        if let (Command::HoldExtended { .. }, Reply::Started { .. }) = (command, &transition.reply) {
+            // A further attempt has a log of its own.
+            self.log = LogFacts::default();
+        }
         if let Some(state) = &transition.state {
             if let (Some(before), Aggregate::Live(after)) = (self.aggregate.live(), state) {
                 self.arrows.extend(arrows::seen(before, after));
@@ -393,6 +397,15 @@ impl World {
     pub(crate) fn operate(&mut self, id: &str, operation: Operation) -> String {
         let command = self.of_action(&action(id, operation));
         self.say(&command)
+    }
+
+    /// A command that comes again, with what the shell finds recorded of it.
+    pub(crate) fn given_again(&self, command: &Command) -> Command {
+        match command {
+            Command::Signal { signal, .. } => self.of_signal(signal),
+            Command::Operate { action, .. } => self.of_action(action),
+            other => other.clone(),
+        }
     }
 
     /// A command that must be refused, and what it still tells: as the shell does with a fenced driver's end.
