@@ -21,6 +21,7 @@ import { PlainError, bold, duration, kib, ok, say } from './lib/report.mjs';
 import { wranglerSettings } from './lib/settings.mjs';
 import { digestOf, fingerprint } from './lib/sources.mjs';
 import { buildEnvironment, toolPath } from './lib/tools.mjs';
+import { localVars } from './local-vars.mjs';
 import { writeConfig } from './workerd-config.mjs';
 
 const GZIP_MAX_BYTES = 1024 * 1024;
@@ -62,7 +63,8 @@ function measureSize(folder) {
 async function measureStart(build) {
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-start-'));
   const port = await freePort();
-  const config = await writeConfig({ out: join(folder, 'config.capnp'), port, storage: join(folder, 'storage'), build });
+  const vars = localVars({ simulatorOrigin: 'http://127.0.0.1:9' });
+  const config = await writeConfig({ out: join(folder, 'config.capnp'), port, storage: join(folder, 'storage'), build, vars });
   const started = performance.now();
   const child = background(workerdBinary(), ['serve', config], { stdio: ['ignore', 'ignore', 'pipe'] });
   let log = '';

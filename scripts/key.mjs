@@ -1,4 +1,5 @@
-// Makes a client key for a tenant, and the digest by which the configuration knows it.
+// Makes a client key for a tenant on this machine, and the digest by which the operator's API takes it in. (A key that
+// the API makes itself needs none of this: POST /admin/tenants/TENANT/keys.)
 //
 //   KEY_PEPPER=... npm run key -- TENANT       (or KEY_PEPPER in .dev.vars)
 
@@ -25,9 +26,9 @@ await main(() => {
     );
   }
   const key = clientKey(tenant, randomBytes(16).toString('hex'));
-  const entry = { id: `key_${randomBytes(4).toString('hex')}`, digest: keyDigest(pepper, key) };
+  const entry = { digest: keyDigest(pepper, key), role: 'client' };
   say(`${bold('Client key')} (shown once; it is not stored anywhere):\n  ${key}\n`);
-  say(`${bold('For the "keys" of the tenant')} "${tenant}" in TENANTS (wrangler.toml or .dev.vars):\n  ${JSON.stringify(entry)}\n`);
+  say(`${bold('To enter it')}: POST /admin/tenants/${tenant}/keys with the operator's key and this body:\n  ${JSON.stringify(entry)}\n`);
   say('The client sends the key as "Authorization: Bearer KEY" or "x-api-key: KEY": it is the API key of an OpenAI SDK');
   say('whose base URL is this deployment followed by /v1.');
 });

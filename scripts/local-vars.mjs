@@ -13,7 +13,7 @@ export function clientKey(tenant, hex32) {
   return body + createHash('sha256').update(body).digest('hex').slice(0, 8);
 }
 
-/** What TENANTS holds instead of a key: HMAC-SHA256 of the whole key under KEY_PEPPER, in hex. */
+/** What is stored instead of a key: HMAC-SHA256 of the whole key under KEY_PEPPER, in hex. */
 export const keyDigest = (pepper, key) => createHmac('sha256', pepper).update(key).digest('hex');
 
 /** The key of the demo tenant, the same on every machine. */
@@ -32,11 +32,13 @@ function demoRoutes() {
 /** The demo tenant, whose key is `demoKey()` under this pepper. */
 export const demoTenant = (pepper) => ({
   id: 'demo',
-  keys: [{ id: 'key_demo', digest: keyDigest(pepper, demoKey()) }],
+  keys: [{ digest: keyDigest(pepper, demoKey()), role: 'admin', label: 'demo' }],
   grant_micros: 50_000_000,
-  budget: { limit_micros: 50_000_000, period: 'month' },
-  concurrency: 32,
-  routes: demoRoutes(),
+  config: {
+    budget: { limit_micros: 50_000_000, period: 'month' },
+    concurrency: 32,
+    routes: demoRoutes(),
+  },
 });
 
 /** The simulator as a provider: any model, at 3 and 15 dollars per million tokens. */
@@ -54,13 +56,14 @@ export const simulatorProvider = (origin) => ({
 
 /**
  * All variables of a local Worker whose provider is the simulator at `simulatorOrigin`
- * (for example `http://127.0.0.1:4000`). Without `tenants` there is the demo tenant alone.
+ * (for example `http://127.0.0.1:4000`). Its tenants are created by its operator's API.
  */
-export function localVars({ simulatorOrigin, tenants, pepper = DEMO_PEPPER }) {
+export function localVars({ simulatorOrigin, pepper = DEMO_PEPPER }) {
   return {
+    LOCAL: 'true',
     KEY_PEPPER: pepper,
+    OPERATOR_KEY: 'operator-key-for-local-use-only',
     SIMULATOR_API_KEY: 'simulator-takes-any-key',
     PROVIDERS: JSON.stringify([simulatorProvider(simulatorOrigin)]),
-    TENANTS: JSON.stringify(tenants ?? [demoTenant(pepper)]),
   };
 }

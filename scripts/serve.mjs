@@ -20,7 +20,7 @@ import { writeConfig } from './workerd-config.mjs';
 /** A hint for what makes every request fail; the Worker itself says the rest. */
 function hintAtSettings(vars) {
   if (!vars.KEY_PEPPER) warn('KEY_PEPPER is not set: put KEY_PEPPER=... (16 characters or more) into .dev.vars');
-  if (vars.TENANTS?.trim() === '[]') warn('TENANTS is empty, so every request is refused: see `npm run key` and wrangler.toml');
+  if (!vars.OPERATOR_KEY && vars.LOCAL !== 'true') warn('OPERATOR_KEY is not set: put OPERATOR_KEY=... (16 characters or more) into .dev.vars');
 }
 
 await main(async () => {

@@ -15,8 +15,9 @@ import { main } from './lib/main.mjs';
 import { WRANGLER, inRoot } from './lib/paths.mjs';
 import { PlainError, bold, dim, green, ok, say, warn } from './lib/report.mjs';
 import { SETTINGS_REMEDY, devVars } from './lib/settings.mjs';
+import { createTenant } from './lib/tenants.mjs';
 import { wranglerEnvironment } from './lib/tools.mjs';
-import { demoKey, localVars } from './local-vars.mjs';
+import { demoKey, demoTenant, localVars } from './local-vars.mjs';
 import { setup } from './setup.mjs';
 
 const SIMULATOR_READY = /listening on (http:\/\/\S+)/;
@@ -42,11 +43,11 @@ async function startSimulator() {
 function writeVars(simulatorOrigin) {
   const own = devVars();
   const vars = { ...localVars({ simulatorOrigin, pepper: own.KEY_PEPPER }), ...own };
-  if (own.TENANTS || own.PROVIDERS) warn('.dev.vars sets TENANTS or PROVIDERS: the demo key below may not work');
+  if (own.PROVIDERS) warn('.dev.vars sets PROVIDERS: the routes of the demo tenant need one named "simulator"');
   const file = inRoot('.holdfast', 'start.vars');
   mkdirSync(inRoot('.holdfast'), { recursive: true });
   writeFileSync(file, Object.entries(vars).map(([name, value]) => `${name}=${quoted(value)}\n`).join(''), { mode: 0o600 });
-  return file;
+  return { file, vars };
 }
 
 const quoted = (value) => {
@@ -91,9 +92,12 @@ await main(async () => {
   await setup();
   await build();
   const simulator = await startSimulator();
-  const worker = startWrangler({ port, inspectorPort: await freePort(), varsFile: writeVars(simulator.origin) });
+  const { file: varsFile, vars } = writeVars(simulator.origin);
+  const worker = startWrangler({ port, inspectorPort: await freePort(), varsFile });
   const gone = Promise.race([simulator.gone, worker.gone]);
   await untilHealthy(`http://127.0.0.1:${port}/healthz`, { gone, timeout_ms: HEALTHY_WITHIN_MS, remedy: SETTINGS_REMEDY });
+  await createTenant(`http://127.0.0.1:${port}`, vars.OPERATOR_KEY, demoTenant(vars.KEY_PEPPER));
+  ok('tenant', 'demo');
   greet(port);
   await gone;
 });

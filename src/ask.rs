@@ -3,7 +3,7 @@
 
 use holdfast_core::ids::{Identity, TenantId};
 use holdfast_core::refusal::Refusal;
-use holdfast_core::wire::{GenerationCall, GenerationReply, TenantCall, TenantReply};
+use holdfast_core::wire::{DirectoryCall, DirectoryReply, GenerationCall, GenerationReply, TenantCall, TenantReply};
 use holdfast_objects::rpc::{self, Answer};
 use worker::Env;
 
@@ -19,6 +19,17 @@ pub(crate) async fn tenant(env: &Env, tenant: &TenantId, call: &TenantCall) -> R
     match reply? {
         TenantReply::Refused { refusal } => Err(refusal),
         reply => Ok(reply),
+    }
+}
+
+/// Asks the directory of tenants.
+///
+/// # Errors
+/// [`Refusal::Unavailable`] when it did not answer.
+pub(crate) async fn directory(env: &Env, call: &DirectoryCall) -> Result<DirectoryReply, Refusal> {
+    match rpc::ask_directory(env, call).await {
+        Err(Refusal::Unavailable { .. }) => rpc::ask_directory(env, call).await,
+        answered => answered,
     }
 }
 

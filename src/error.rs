@@ -13,7 +13,7 @@ pub(crate) enum EdgeError {
     /// The path is there, the method is not.
     MethodNotAllowed {
         /// The method that is.
-        allow: &'static str,
+        allow: &'static [&'static str],
     },
     /// The body is not plain `application/json`.
     UnsupportedMediaType {
@@ -105,7 +105,7 @@ impl EdgeError {
     pub(crate) fn message(&self) -> String {
         match self {
             Self::UnknownPath => "There is nothing at this path.".into(),
-            Self::MethodNotAllowed { allow } => format!("This path takes {allow} only."),
+            Self::MethodNotAllowed { allow } => format!("This path takes {} only.", allow.join(" and ")),
             Self::UnsupportedMediaType { fault } => format!("The body must be plain application/json: {fault}."),
             Self::BodyTooLarge { max_bytes } => format!("The body is larger than {max_bytes} bytes."),
             Self::RequestTimeout { body_ms } => format!("The body was not whole within {body_ms} ms."),

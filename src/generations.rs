@@ -13,8 +13,8 @@ use holdfast_core::tenant::Admitted;
 use holdfast_core::time::UnixMillis;
 use holdfast_core::view::GenerationView;
 use holdfast_core::wire::{GenerationCall, GenerationReply, TenantCall, TenantReply};
+use holdfast_objects::clock;
 use holdfast_objects::rpc::Answer;
-use holdfast_objects::{clock, settings};
 use serde::Serialize;
 use worker::{Env, Request, Response};
 
@@ -146,7 +146,7 @@ impl<'a> CancellationView<'a> {
 }
 
 fn caller(request: &Request, env: &Env) -> Result<Caller, EdgeError> {
-    Ok(Caller::of(env, &settings::providers(env)?, request.headers())?)
+    Ok(Caller::of(env, request.headers())?)
 }
 
 /// What the generation in the path was admitted under. The key is checked first, whatever the id looks like.

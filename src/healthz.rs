@@ -2,6 +2,7 @@
 
 use crate::error::EdgeError;
 use crate::respond;
+use holdfast_core::config::Provider;
 use holdfast_core::refusal::Refusal;
 use holdfast_objects::settings;
 use serde::Serialize;
@@ -11,22 +12,30 @@ use worker::{Env, Response};
 struct Health {
     status: &'static str,
     version: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
-/// Answers `ok` when providers, tenants and limits can be read and every secret that they need is there. No object is asked, so that a probe costs nothing.
+/// Answers `ok` when providers and limits can be read and the secrets of this service are there; a provider whose secret
+/// is missing is a warning, since its routes alone fail. No object is asked, so that a probe costs nothing.
 ///
 /// # Errors
 /// 503 with the reason.
 pub(crate) fn check(env: &Env) -> Result<Response, EdgeError> {
-    read_settings(env).map_err(told)?;
-    respond::ok(&Health { status: "ok", version: env!("CARGO_PKG_VERSION") })
+    let warnings = read_settings(env).map_err(told)?;
+    respond::ok(&Health { status: "ok", version: env!("CARGO_PKG_VERSION"), warnings })
 }
 
-fn read_settings(env: &Env) -> Result<(), Refusal> {
+/// What is missing without being needed by everybody.
+fn read_settings(env: &Env) -> Result<Vec<String>, Refusal> {
     let providers = settings::providers(env)?;
-    let tenants = settings::tenants(env, &providers)?;
     settings::limits(env)?;
-    settings::check_secrets(env, &providers, &tenants)
+    settings::check_secrets(env)?;
+    let missing = |provider: &Provider| match settings::provider_key(env, provider) {
+        Err(Refusal::Misconfigured { what }) => Some(format!("provider `{}`: {what}", provider.name)),
+        _ => None,
+    };
+    Ok(providers.iter().filter_map(missing).collect())
 }
 
 /// Clients are told that the service is misconfigured; a probe is told how.

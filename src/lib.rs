@@ -7,12 +7,15 @@
 //! | `proxy` | requests that go to a provider |
 //! | `edge_driver` | generations that the edge itself drives |
 //! | `generations`, `balance`, `healthz` | Holdfast's own routes |
+//! | `admin`, `accounts` | the operator's routes; keys and configuration of a tenant |
 //! | `caller`, `request_headers`, `body`, `query` | what a request says, parsed |
 //! | `ask` | questions to the objects |
 //! | `error`, `respond` | what can go wrong, and the answers; the only place that names status codes |
 
 #![forbid(unsafe_code)]
 
+mod accounts;
+mod admin;
 mod ask;
 mod balance;
 mod body;
@@ -22,6 +25,7 @@ mod edge_driver;
 mod error;
 mod generations;
 mod healthz;
+mod policy_report;
 mod proxy;
 mod query;
 mod request_headers;
@@ -31,7 +35,7 @@ mod router;
 mod test_hooks;
 
 // The root crate must name the objects, or they vanish from the Wasm.
-pub use holdfast_objects::{ReservationObject, TenantObject};
+pub use holdfast_objects::{DirectoryObject, ReservationObject, TenantObject};
 
 use worker::{Context, Env, Request, Response, event};
 

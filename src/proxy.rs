@@ -12,7 +12,7 @@ use holdfast_core::key::sha256_hex;
 use holdfast_core::policy::Owner;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::request::{ChatRequest, Rewrite};
-use holdfast_core::tenant::{Admit, Admitted};
+use holdfast_core::tenant::{Admit, Admitted, RunStart};
 use holdfast_core::wire::{GenerationCall, TenantCall, TenantReply};
 use holdfast_objects::rpc::Answer;
 use holdfast_objects::settings;
@@ -21,6 +21,9 @@ use worker::{Context, Env, Request, Response};
 
 /// Path of Chat Completions, here and at the provider.
 pub(crate) const CHAT_COMPLETIONS: &str = "/v1/chat/completions";
+
+/// The header by which a client names its user. It goes no further than to a keyed hash.
+const CLIENT_ID: &str = "x-client-id";
 
 /// `POST /v1/chat/completions`. Checked in this order: configuration, key, headers, body; then what
 /// [`holdfast_core::tenant::admit`] checks.
@@ -33,12 +36,13 @@ pub(crate) async fn chat_completions(
     context: &Context,
 ) -> Result<Response, EdgeError> {
     let (providers, limits) = (settings::providers(env)?, settings::limits(env)?);
-    let caller = Caller::of(env, &providers, request.headers())?;
+    let caller = Caller::of(env, request.headers())?;
     let options = RequestOptions::of(request.headers())?;
     let body = body::read_json(&mut request, &limits).await?;
     let chat = ChatRequest::parse(&body)?;
 
-    let call = TenantCall::Admit(Box::new(admission(&caller, options, &chat, &body)));
+    let run = settings::run_start(env, &caller.tenant, asker(&caller, &options), &chat.question())?;
+    let call = TenantCall::Admit(Box::new(admission(&caller, options, &chat, &body, run)));
     #[cfg(feature = "test-hooks")]
     crate::test_hooks::lose_first_reply(&request, env, &caller.tenant, &call).await;
     let admitted = admit(env, &caller, &call).await?;
@@ -50,8 +54,14 @@ pub(crate) async fn chat_completions(
     started.map_err(|refusal| EdgeError::Unfinished { refusal, identity: Box::new(identity) })
 }
 
+/// Who asks: the client's own name for its user, where it gives one; else whoever has this key. One key for all users
+/// makes all of them one asker.
+fn asker<'a>(caller: &'a Caller, options: &'a RequestOptions) -> &'a str {
+    options.routing.get(CLIENT_ID).map_or(caller.key.0.as_str(), String::as_str)
+}
+
 /// The facts that admission needs. The ids are minted here, once: a repeated Admit carries the same.
-fn admission(caller: &Caller, options: RequestOptions, chat: &ChatRequest<'_>, body: &[u8]) -> Admit {
+fn admission(caller: &Caller, options: RequestOptions, chat: &ChatRequest<'_>, body: &[u8], run: RunStart) -> Admit {
     Admit {
         identity: Identity {
             tenant: caller.tenant.clone(),
@@ -71,6 +81,7 @@ fn admission(caller: &Caller, options: RequestOptions, chat: &ChatRequest<'_>, b
         headers: options.routing,
         on_disconnect: options.on_disconnect,
         idempotency_key: options.idempotency_key,
+        run: Some(run),
     }
 }
 

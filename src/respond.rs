@@ -39,6 +39,14 @@ pub(crate) fn ok<T: Serialize>(document: &T) -> Result<Response, EdgeError> {
     json(200, document)
 }
 
+/// Answers 201 with a JSON document: it was made.
+///
+/// # Errors
+/// [`EdgeError::Internal`] when it does not serialize.
+pub(crate) fn created<T: Serialize>(document: &T) -> Result<Response, EdgeError> {
+    json(201, document)
+}
+
 /// Answers 202 with a JSON document: it was recorded and is not done yet.
 ///
 /// # Errors
@@ -90,15 +98,19 @@ const fn status_of_refusal(refusal: &Refusal) -> u16 {
         Refusal::ModelNotPriced { .. }
         | Refusal::OverrideNotAllowed
         | Refusal::JustificationRequired
+        | Refusal::InvalidSetting { .. }
         | Refusal::AmountOutOfRange => 400,
         Refusal::InvalidKey => 401,
         Refusal::BudgetExhausted => 402,
-        Refusal::NoRoute | Refusal::NotFound => 404,
+        Refusal::RoleRequired | Refusal::Suspended => 403,
+        Refusal::NoRoute | Refusal::NotFound | Refusal::UnknownTenant => 404,
         Refusal::IdentityConflict
         | Refusal::NeverStarted
         | Refusal::StaleEpoch { .. }
         | Refusal::WrongState { .. }
         | Refusal::ActionConflict
+        | Refusal::KeyExists
+        | Refusal::TooManyKeys { .. }
         | Refusal::VersionConflict { .. }
         | Refusal::PostingConflict
         | Refusal::AlreadyResolved
@@ -118,7 +130,7 @@ fn extra_headers(status: u16, error: &EdgeError) -> Vec<(&'static str, String)> 
         EdgeError::Refused(Refusal::InvalidKey) => headers.push(("www-authenticate", "Bearer".into())),
         // RFC 9110, 15.5.9: the rest of the body may still be on its way, so the connection is of no more use.
         EdgeError::RequestTimeout { .. } => headers.push(("connection", "close".into())),
-        EdgeError::MethodNotAllowed { allow } => headers.push(("allow", (*allow).into())),
+        EdgeError::MethodNotAllowed { allow } => headers.push(("allow", allow.join(", "))),
         EdgeError::Unfinished { identity, .. } => headers.extend(identity_headers(identity)),
         _ => {}
     }

@@ -1,10 +1,13 @@
 //! Which handler takes a request.
 
+use crate::accounts::{self, Actor};
+use crate::admin::{self, AdminPath};
 use crate::error::EdgeError;
 use crate::respond::{self, ErrorForm};
-use crate::{balance, generations, healthz, proxy};
+use crate::{balance, generations, healthz, policy_report, proxy};
 use futures::FutureExt;
 use holdfast_core::dialect::Dialect;
+use holdfast_objects::settings;
 use std::panic::AssertUnwindSafe;
 use worker::{Context, Env, Request, Response};
 
@@ -12,19 +15,24 @@ use worker::{Context, Env, Request, Response};
 const ASSETS: &str = "ASSETS";
 
 /// Below these, nothing is a static asset.
-const API_PREFIXES: [&str; 2] = ["/v1/", "/__test/"];
+const API_PREFIXES: [&str; 3] = ["/v1/", "/admin/", "/__test/"];
 
 /// A path that has a handler. Ids are as the caller wrote them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Endpoint<'a> {
+    Admin(AdminPath<'a>),
     Balance,
     ChatCompletions,
+    Config,
     FindGenerations,
     Generation(&'a str),
     GenerationCancel(&'a str),
     GenerationResult(&'a str),
     GenerationStream(&'a str),
     Healthz,
+    Key(&'a str),
+    Keys,
+    Policy,
     #[cfg(feature = "test-hooks")]
     TestPanic,
     #[cfg(feature = "test-hooks")]
@@ -45,6 +53,9 @@ impl<'a> Endpoint<'a> {
         match path {
             proxy::CHAT_COMPLETIONS => Some(Self::ChatCompletions),
             "/v1/balance" => Some(Self::Balance),
+            "/v1/config" => Some(Self::Config),
+            "/v1/keys" => Some(Self::Keys),
+            "/v1/policy" => Some(Self::Policy),
             "/v1/generations" => Some(Self::FindGenerations),
             "/healthz" => Some(Self::Healthz),
             #[cfg(feature = "test-hooks")]
@@ -58,6 +69,12 @@ impl<'a> Endpoint<'a> {
         if let Some(id) = path.strip_prefix("/__test/panic-object/") {
             return Some(Self::TestPanicObject(id));
         }
+        if let Some(rest) = path.strip_prefix("/admin/") {
+            return AdminPath::at(rest).map(Self::Admin);
+        }
+        if let Some(id) = path.strip_prefix("/v1/keys/") {
+            return Some(Self::Key(id)).filter(|_| !id.contains('/'));
+        }
         let rest = path.strip_prefix("/v1/generations/")?;
         match rest.split_once('/') {
             None => Some(Self::Generation(rest)),
@@ -68,18 +85,22 @@ impl<'a> Endpoint<'a> {
         }
     }
 
-    const fn method(self) -> &'static str {
+    const fn methods(self) -> &'static [&'static str] {
         match self {
-            Self::ChatCompletions | Self::GenerationCancel(_) => "POST",
+            Self::Admin(path) => path.methods(),
+            Self::ChatCompletions | Self::GenerationCancel(_) => &["POST"],
+            Self::Config => &["GET", "PUT"],
+            Self::Key(_) => &["DELETE"],
+            Self::Keys => &["GET", "POST"],
             #[cfg(feature = "test-hooks")]
-            Self::TestPanic | Self::TestPanicObject(_) => "POST",
-            _ => "GET",
+            Self::TestPanic | Self::TestPanicObject(_) => &["POST"],
+            _ => &["GET"],
         }
     }
 
     /// Probes may ask for the health's head alone; the platform leaves the body out.
     fn takes(self, method: &str) -> bool {
-        self.method() == method || (self == Self::Healthz && method == "HEAD")
+        self.methods().contains(&method) || (self == Self::Healthz && method == "HEAD")
     }
 }
 
@@ -122,14 +143,24 @@ async fn dispatch(
 ) -> Result<Response, EdgeError> {
     match destination {
         Destination::Endpoint(endpoint) => serve(endpoint, request, env, context).await,
-        Destination::WrongMethod(endpoint) => Err(EdgeError::MethodNotAllowed { allow: endpoint.method() }),
+        Destination::WrongMethod(endpoint) => Err(EdgeError::MethodNotAllowed { allow: endpoint.methods() }),
         Destination::Asset => asset(request, env).await,
         Destination::Nowhere => Err(EdgeError::UnknownPath),
     }
 }
 
 async fn serve(endpoint: Endpoint<'_>, request: Request, env: &Env, context: &Context) -> Result<Response, EdgeError> {
+    if endpoint != Endpoint::Healthz {
+        settings::check_operator_key(env)?;
+    }
+    let reads = request.inner().method() == "GET";
     match endpoint {
+        Endpoint::Admin(path) => admin::serve(path, request, env).await,
+        Endpoint::Config if reads => accounts::show_config(&Actor::of_key(&request, env)?, env).await,
+        Endpoint::Config => accounts::put_config(&Actor::of_key(&request, env)?, request, env).await,
+        Endpoint::Key(id) => accounts::revoke_key(&Actor::of_key(&request, env)?, env, id).await,
+        Endpoint::Keys if reads => accounts::list_keys(&Actor::of_key(&request, env)?, env).await,
+        Endpoint::Keys => accounts::issue_key(&Actor::of_key(&request, env)?, request, env).await,
         Endpoint::Balance => balance::show(&request, env).await,
         Endpoint::ChatCompletions => proxy::chat_completions(request, env, context).await,
         Endpoint::FindGenerations => generations::find(&request, env).await,
@@ -138,6 +169,7 @@ async fn serve(endpoint: Endpoint<'_>, request: Request, env: &Env, context: &Co
         Endpoint::GenerationResult(id) => generations::result(&request, env, id).await,
         Endpoint::GenerationStream(id) => generations::stream(&request, env, id).await,
         Endpoint::Healthz => healthz::check(env),
+        Endpoint::Policy => policy_report::show(&request, env).await,
         #[cfg(feature = "test-hooks")]
         Endpoint::TestPanic => crate::test_hooks::panic_here(),
         #[cfg(feature = "test-hooks")]
@@ -186,6 +218,16 @@ mod tests {
             ("GET", "/v1/generations/gen_1/stream/x", Nowhere),
             ("GET", "/v1/balance", to(Endpoint::Balance)),
             ("DELETE", "/v1/balance", WrongMethod(Endpoint::Balance)),
+            ("POST", "/v1/keys", to(Endpoint::Keys)),
+            ("DELETE", "/v1/keys/key_1", to(Endpoint::Key("key_1"))),
+            ("GET", "/v1/keys/key_1", WrongMethod(Endpoint::Key("key_1"))),
+            ("DELETE", "/v1/keys/key_1/x", Nowhere),
+            ("PUT", "/v1/config", to(Endpoint::Config)),
+            ("GET", "/v1/policy", to(Endpoint::Policy)),
+            ("PUT", "/v1/policy", WrongMethod(Endpoint::Policy)),
+            ("POST", "/admin/tenants", to(Endpoint::Admin(AdminPath::Tenants))),
+            ("DELETE", "/admin/tenants", WrongMethod(Endpoint::Admin(AdminPath::Tenants))),
+            ("GET", "/admin/other", Nowhere),
             ("GET", "/healthz", to(Endpoint::Healthz)),
             ("HEAD", "/healthz", to(Endpoint::Healthz)),
             ("POST", "/healthz", WrongMethod(Endpoint::Healthz)),

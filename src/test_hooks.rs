@@ -7,7 +7,7 @@ use holdfast_core::ids::{GenerationId, Identity, TenantId};
 use holdfast_core::refusal::Refusal;
 use holdfast_core::time::UnixMillis;
 use holdfast_core::wire::{GenerationCall, TenantCall, encode};
-use holdfast_objects::{clock, rpc, settings};
+use holdfast_objects::{clock, rpc};
 use worker::js_sys::Uint8Array;
 use worker::wasm_bindgen::JsValue;
 use worker::{Env, Headers, Method, Request, RequestInit, Response};
@@ -54,7 +54,7 @@ pub(crate) fn panic_here() -> Result<Response, EdgeError> {
 /// # Errors
 /// 401, 404, and 503 when the object did not answer.
 pub(crate) async fn panic_object(request: &Request, env: &Env, id: &str) -> Result<Response, EdgeError> {
-    let caller = Caller::of(env, &settings::providers(env)?, request.headers())?;
+    let caller = Caller::of(env, request.headers())?;
     let known = caller.authenticate(env, GenerationId::parse(id).ok()).await?;
     let identity = known.ok_or(Refusal::NotFound)?.identity;
     let unreachable = |error: worker::Error| Refusal::Unavailable { what: format!("the object failed: {error}") };

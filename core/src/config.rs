@@ -1,8 +1,7 @@
-//! The operator's tables, as they stand in the Worker's variables: providers, tenants, limits.
+//! The operator's tables, as they stand in the Worker's variables (providers, limits), and the tenant's document.
 //! Parsing is strict and happens before any request is served from them.
 
 use crate::dialect::Dialect;
-use crate::ids::TenantId;
 use crate::money::Micros;
 use crate::policy::Route;
 use crate::pricing::PriceList;
@@ -37,16 +36,6 @@ fn default_max_tokens_field() -> String {
     "max_completion_tokens".into()
 }
 
-/// A key of a tenant, as stored: the digest, never the key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct KeyEntry {
-    /// Public name of the key.
-    pub id: String,
-    /// HMAC-SHA-256 of the key under the pepper, lower-case hex. See [`crate::key`].
-    pub digest: String,
-}
-
 /// The time over which a budget is counted, in UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -69,25 +58,26 @@ pub struct Budget {
     pub period: Period,
 }
 
-/// A tenant, as configured by the operator.
+/// A tenant's own configuration: one JSON document.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TenantConfig {
-    /// Id; part of every key of the tenant.
-    pub id: TenantId,
-    /// Its keys.
-    pub keys: Vec<KeyEntry>,
-    /// Credit granted in total. Raising it posts the difference as a further grant; a lower one
-    /// takes nothing back.
-    pub grant_micros: Micros,
     /// Limit per period; none when absent.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
     /// Requests that may hold a slot at once.
     #[serde(default = "default_concurrency")]
     pub concurrency: u32,
     /// Routes; first match wins.
+    #[serde(default)]
     pub routes: Vec<Route>,
+}
+
+impl Default for TenantConfig {
+    /// A tenant that has configured nothing: no route takes any request.
+    fn default() -> Self {
+        Self { budget: None, concurrency: default_concurrency(), routes: Vec::new() }
+    }
 }
 
 fn default_concurrency() -> u32 {
@@ -182,44 +172,28 @@ pub fn parse_providers(json: &str) -> Result<Vec<Provider>, ConfigError> {
     Ok(providers)
 }
 
-/// Reads `TENANTS` and checks it against the providers.
+/// Reads a tenant's document and checks it against the providers.
 ///
 /// # Errors
-/// [`ConfigError`] naming the tenant and route that cannot work.
-pub fn parse_tenants(json: &str, providers: &[Provider]) -> Result<Vec<TenantConfig>, ConfigError> {
-    let tenants: Vec<TenantConfig> = parse_each("TENANTS", json)?;
-    let mut ids = BTreeSet::new();
-    for tenant in &tenants {
-        if !ids.insert(tenant.id.as_str()) {
-            return Err(ConfigError(format!("TENANTS: id `{}` is given twice", tenant.id)));
-        }
-        if tenant.concurrency == 0 {
-            return Err(ConfigError(format!("TENANTS: tenant `{}`: `concurrency` must be above zero", tenant.id)));
-        }
-        if let Some(key) = tenant.keys.iter().find(|key| !is_digest(&key.digest)) {
-            let (tenant, key) = (&tenant.id, &key.id);
-            return Err(ConfigError(format!(
-                "TENANTS: tenant `{tenant}`, key `{key}`: `digest` must be 64 lower-case hex digits"
-            )));
-        }
-        for route in &tenant.routes {
-            let complaint = match route.contradiction() {
-                Some(reason) => Some(reason.to_string()),
-                None if providers.iter().all(|provider| provider.name != route.provider) => {
-                    Some(format!("unknown provider `{}`", route.provider))
-                }
-                None => None,
-            };
-            if let Some(reason) = complaint {
-                return Err(ConfigError(format!("TENANTS: tenant `{}`, route `{}`: {reason}", tenant.id, route.name)));
+/// [`ConfigError`] naming the route that cannot work.
+pub fn parse_tenant_config(json: &str, providers: &[Provider]) -> Result<TenantConfig, ConfigError> {
+    let config: TenantConfig = parse("configuration", json)?;
+    if config.concurrency == 0 {
+        return Err(ConfigError("configuration: `concurrency` must be above zero".into()));
+    }
+    for route in &config.routes {
+        let complaint = match route.contradiction() {
+            Some(reason) => Some(reason.to_string()),
+            None if providers.iter().all(|provider| provider.name != route.provider) => {
+                Some(format!("unknown provider `{}`", route.provider))
             }
+            None => None,
+        };
+        if let Some(reason) = complaint {
+            return Err(ConfigError(format!("configuration: route `{}`: {reason}", route.name)));
         }
     }
-    Ok(tenants)
-}
-
-fn is_digest(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    Ok(config)
 }
 
 /// Reads `LIMITS`; the defaults when absent.
@@ -296,12 +270,10 @@ mod tests {
         let providers =
             parse_providers(r#"[{"name":"p","origin":"https://p.example","dialect":"openai-chat","secret":"K"}]"#)
                 .unwrap();
-        let tenant = |routes: &str| {
-            parse_tenants(&format!(r#"[{{"id":"t","keys":[],"grant_micros":1,"routes":[{routes}]}}]"#), &providers)
-        };
+        let tenant = |routes: &str| parse_tenant_config(&format!(r#"{{"routes":[{routes}]}}"#), &providers);
         assert!(tenant(r#"{"name":"r","provider":"p"}"#).is_ok());
         let ConfigError(message) = tenant(r#"{"name":"r","provider":"q"}"#).unwrap_err();
-        assert_eq!(message, "TENANTS: tenant `t`, route `r`: unknown provider `q`");
+        assert_eq!(message, "configuration: route `r`: unknown provider `q`");
         assert!(tenant(r#"{"name":"r","provider":"p","grace":1}"#).is_err(), "a misspelt member is refused");
         assert!(parse_limits(Some(r#"{"batch_ms":0}"#)).is_err());
         assert!(parse_limits(Some(r#"{"body_ms":0}"#)).is_err());

@@ -57,6 +57,20 @@ impl ClientKey {
         (checksum == checksum_of(&tenant, random)).then(|| Self { tenant, text: text.into() })
     }
 
+    /// Makes a key from 128 random bits; the caller brings the randomness.
+    #[must_use]
+    pub fn mint(tenant: &TenantId, random: [u8; 16]) -> Self {
+        let random = to_hex(&random);
+        let text = format!("hfk_{tenant}_{random}{}", checksum_of(tenant, &random));
+        Self { tenant: tenant.clone(), text }
+    }
+
+    /// The key's text: for the one answer that issues it.
+    #[must_use]
+    pub fn reveal(&self) -> String {
+        self.text.clone()
+    }
+
     /// The tenant that the key names.
     #[must_use]
     pub fn tenant(&self) -> &TenantId {
@@ -76,12 +90,26 @@ impl ClientKey {
 pub struct KeyDigest(pub String);
 
 impl KeyDigest {
+    /// Parses a digest: 64 lower-case hex digits.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let hex = text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        hex.then(|| Self(text.into()))
+    }
+
     /// Compares with a stored digest without leaving early.
     #[must_use]
     pub fn matches(&self, stored: &str) -> bool {
         self.0.len() == stored.len()
             && self.0.bytes().zip(stored.bytes()).fold(0_u8, |difference, (a, b)| difference | (a ^ b)) == 0
     }
+}
+
+/// Whether a secret that was shown is the expected one. Their digests are compared, so the time tells nothing.
+#[must_use]
+pub fn same_secret(expected: &str, shown: &str) -> bool {
+    let digest = |text: &str| KeyDigest(hmac_hex(b"holdfast/same-secret", text.as_bytes()));
+    digest(expected).matches(&digest(shown).0)
 }
 
 fn checksum_of(tenant: &TenantId, random: &str) -> String {

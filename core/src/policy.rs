@@ -230,6 +230,9 @@ impl Route {
 /// What a generation was admitted under. A later change of configuration does not reach it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Terms {
+    /// Version of the tenant's configuration that it was admitted under.
+    #[serde(default)]
+    pub config_version: u64,
     /// Route name.
     pub route: String,
     /// Provider name.

@@ -11,6 +11,24 @@ use serde::{Deserialize, Serialize};
 pub enum Refusal {
     /// The key is unknown, revoked or malformed.
     InvalidKey,
+    /// The key may not do this: it takes one of role `admin`.
+    RoleRequired,
+    /// The tenant is suspended: nothing new runs.
+    Suspended,
+    /// No such tenant.
+    UnknownTenant,
+    /// The id or the digest belongs to another key of this tenant.
+    KeyExists,
+    /// The tenant has as many keys as it may have.
+    TooManyKeys {
+        /// How many.
+        limit: usize,
+    },
+    /// A setting cannot be.
+    InvalidSetting {
+        /// Which and why.
+        what: String,
+    },
     /// The same generation id came with another request.
     IdentityConflict,
     /// The idempotency key was used with another body (RFC draft idempotency-key-header: 422).
@@ -82,6 +100,12 @@ impl Refusal {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::InvalidKey => "invalid_api_key",
+            Self::RoleRequired => "role_required",
+            Self::Suspended => "tenant_suspended",
+            Self::UnknownTenant => "unknown_tenant",
+            Self::KeyExists => "key_exists",
+            Self::TooManyKeys { .. } => "too_many_keys",
+            Self::InvalidSetting { .. } => "invalid_setting",
             Self::IdentityConflict => "identity_conflict",
             Self::IdempotencyKeyReused => "idempotency_key_reused",
             Self::NoRoute => "no_route",
@@ -133,6 +157,12 @@ impl Refusal {
             | Self::AlreadyResolved
             | Self::AmountOutOfRange => true,
             Self::InvalidKey
+            | Self::RoleRequired
+            | Self::Suspended
+            | Self::UnknownTenant
+            | Self::KeyExists
+            | Self::TooManyKeys { .. }
+            | Self::InvalidSetting { .. }
             | Self::IdentityConflict
             | Self::IdempotencyKeyReused
             | Self::NoRoute
@@ -157,6 +187,12 @@ impl Refusal {
     pub fn message(&self) -> String {
         match self {
             Self::InvalidKey => "The API key is missing, malformed, unknown or revoked.".to_string(),
+            Self::RoleRequired => "This takes a key of role `admin`.".to_string(),
+            Self::Suspended => "This tenant is suspended: nothing new is run.".to_string(),
+            Self::UnknownTenant => "No such tenant.".to_string(),
+            Self::KeyExists => "This key, or another under the same id, exists already.".to_string(),
+            Self::TooManyKeys { limit } => alloc::format!("This tenant has {limit} keys, as many as it may have."),
+            Self::InvalidSetting { what } => alloc::format!("This cannot be set: {what}."),
             Self::IdentityConflict => "This generation id belongs to another request.".to_string(),
             Self::IdempotencyKeyReused => "This Idempotency-Key was used with another request body.".to_string(),
             Self::NoRoute => "No route of this tenant takes this request.".to_string(),

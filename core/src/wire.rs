@@ -4,13 +4,16 @@
 //! A frame is the length of the JSON part (4 bytes, big endian), the JSON part, and raw bytes (a request body, a batch
 //! of output) that are never wrapped in JSON.
 
-use crate::ids::{AttemptId, GenerationId, Identity};
+use crate::ids::{AttemptId, GenerationId, Identity, TenantId};
 use crate::key::KeyDigest;
 use crate::ledger::Posting;
+use crate::money::Micros;
 use crate::policy::Terms;
 use crate::refusal::Refusal;
 use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, RunEnd, UpstreamEnd};
+use crate::tenant::account::{AccountView, Authority, KeyView, NewKey, Status};
 use crate::tenant::{Admit, Admitted, Extend, PolicyReport};
+use crate::time::UnixMillis;
 use crate::view::{BalanceView, GenerationView};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -46,6 +49,14 @@ pub enum TenantCall {
         /// The caller's key.
         key: KeyDigest,
     },
+    /// An operator, or a key of role `admin`, acts on the account. The tenant that does not exist is refused, unless it
+    /// is created.
+    Account {
+        /// Who acts.
+        authority: Authority,
+        /// What is to be done.
+        action: AccountCall,
+    },
     /// Postings of one reservation, in order. Idempotent by posting id.
     Settle {
         /// The postings.
@@ -70,6 +81,47 @@ pub enum TenantCall {
     Extend(Box<Extend>),
 }
 
+/// What can be done with an account.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "account", rename_all = "snake_case")]
+pub enum AccountCall {
+    /// Make the tenant, or find it made. Operator only.
+    Create,
+    /// Account and balances.
+    Show,
+    /// Suspend or resume. Operator only.
+    SetStatus {
+        /// The new status.
+        status: Status,
+    },
+    /// Grant credit. Operator only; idempotent by id.
+    Grant {
+        /// Names the grant.
+        grant_id: String,
+        /// How much.
+        amount: Micros,
+    },
+    /// Issue a key.
+    IssueKey {
+        /// Which.
+        key: NewKey,
+    },
+    /// All keys, without their digests.
+    ListKeys,
+    /// Revoke a key: from the next call on it is not accepted.
+    RevokeKey {
+        /// Which.
+        id: String,
+    },
+    /// Replace the configuration.
+    PutConfig {
+        /// The document.
+        document: String,
+    },
+    /// The configuration.
+    ShowConfig,
+}
+
 /// The answer of a TenantObject.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
@@ -88,6 +140,20 @@ pub enum TenantReply {
     },
     /// Balances and open holds.
     Balance(Box<BalanceView>),
+    /// The account after a call on it.
+    Account(Box<AccountView>),
+    /// The keys of the tenant, or the one that was issued or revoked.
+    Keys {
+        /// In the order in which they were issued.
+        keys: Vec<KeyView>,
+    },
+    /// The configuration.
+    Config {
+        /// Its version; 0 before the first.
+        version: u64,
+        /// The document.
+        document: String,
+    },
     /// Every posting is applied, now or before.
     Settled,
     /// It is noted, now or before.
@@ -101,6 +167,48 @@ pub enum TenantReply {
         /// Why.
         refusal: Refusal,
     },
+}
+
+/// A call to the DirectoryObject.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "call", rename_all = "snake_case")]
+pub enum DirectoryCall {
+    /// A tenant is about to be created. The first entry stands.
+    Add {
+        /// Which.
+        tenant: TenantId,
+        /// When.
+        created_at: UnixMillis,
+    },
+    /// Tenants in the order of their ids.
+    List {
+        /// From behind this one.
+        after: Option<TenantId>,
+        /// At most so many.
+        limit: u32,
+    },
+}
+
+/// The answer of the DirectoryObject.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "snake_case")]
+pub enum DirectoryReply {
+    /// The tenant has its entry.
+    Added,
+    /// Tenants.
+    Tenants {
+        /// In the order of their ids.
+        tenants: Vec<DirectoryEntry>,
+    },
+}
+
+/// One tenant of the directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectoryEntry {
+    /// Which.
+    pub id: TenantId,
+    /// When it was entered.
+    pub created_at: UnixMillis,
 }
 
 /// How a reader wants the log.

@@ -9,6 +9,8 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "tenant/accounts.rs"]
+mod accounts;
 #[path = "tenant/billing.rs"]
 mod billing;
 #[path = "tenant/extensions.rs"]
@@ -25,11 +27,11 @@ mod runs;
 mod world;
 
 use holdfast_core::ids::{AttemptId, TenantId};
-use holdfast_core::key::KeyDigest;
 use holdfast_core::ledger::{Posting, PostingKind, ReasonCode};
 use holdfast_core::policy::OnDisconnect;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::tenant::{Admit, HoldState, due_after_start, key_is_valid};
+use holdfast_core::tenant::account::Status;
+use holdfast_core::tenant::{Admit, HoldState, due_after_start};
 use holdfast_core::time::UnixMillis;
 use holdfast_core::view::BalanceView;
 use world::{PATH, START, World, config, identity, micros, posting, request};
@@ -61,20 +63,20 @@ fn refusals_of_an_admission_stand_in_their_order() {
     world.admit(&with_key("again", request(1, 20)), START).unwrap();
     let providers = std::mem::take(&mut world.providers);
     let mut call = with_key("again", request(1, 500));
-    call.key = KeyDigest("b-digest".into());
+    world.account.status = Status::Suspended;
     call.identity.tenant = TenantId::parse("other").unwrap();
     call.model = "unknown".into();
     call.on_disconnect = Some(OnDisconnect::Detach);
 
     type Repair = fn(&mut World, &mut Admit);
     let ladder: [(Refusal, Repair); 11] = [
-        (Refusal::InvalidKey, |_, call| call.key = KeyDigest(world::KEY.into())),
         (Refusal::InvalidKey, |_, call| call.identity.tenant = TenantId::parse("t").unwrap()),
         (Refusal::IdentityConflict, |_, call| call.identity = identity(2)),
         (Refusal::IdempotencyKeyReused, |_, call| {
             call.idempotency_key = None;
             call.path = "/v1/elsewhere".into();
         }),
+        (Refusal::Suspended, |world, _| world.account.status = Status::Active),
         (Refusal::NoRoute, |_, call| call.path = PATH.into()),
         (Refusal::Unavailable { what: "provider `p` is not configured".into() }, |world, _| {
             world.providers = world::providers();
@@ -94,18 +96,6 @@ fn refusals_of_an_admission_stand_in_their_order() {
     assert_eq!(world.providers, providers);
     assert_eq!(world.admit(&call, START).unwrap().identity, identity(2));
     assert_eq!((world.tenant.balances.held, world.tenant.slots_in_use), (micros(60), 2));
-}
-
-#[test]
-fn only_whole_digests_of_the_tenant_are_keys() {
-    let mut config = config(1, 1, 1, ROUTE);
-    for (digest, valid) in
-        [(world::KEY, true), ("", false), ("a-diges", false), ("a-digestx", false), ("A-DIGEST", false)]
-    {
-        assert_eq!(key_is_valid(&config, &KeyDigest(digest.into())), valid, "{digest}");
-    }
-    config.keys.clear();
-    assert!(!key_is_valid(&config, &KeyDigest(String::new())), "no keys, no entry");
 }
 
 /// Invariant 8: the same ids are answered from what is recorded, also after the hold has ended.
@@ -197,15 +187,20 @@ fn terms_are_the_first_matching_route_within_its_caps() {
     assert_eq!(terms(|call| call.choices = 0).output_bound_tokens, 10, "at least one choice");
 }
 
-/// Raising the configured credit grants the difference once; lowering it takes nothing back.
+/// Invariant 8: a grant is given once under its id; under another amount it is refused.
 #[test]
-fn credit_is_granted_up_to_what_is_configured() {
+fn a_grant_is_given_once() {
     let mut world = world();
-    for (configured, granted, grants) in [(1_000, 1_000, 1), (400, 1_000, 1), (1_500, 1_500, 2), (1_500, 1_500, 2)] {
-        world.config.grant_micros = micros(configured);
-        world.grant();
-        assert_eq!(world.tenant.balances.granted, micros(granted));
-        assert_eq!(world.postings.len(), grants);
+    for (id, amount, said, granted) in [
+        ("initial", 1_000, Ok(false), 1_000),
+        ("more", 500, Ok(true), 1_500),
+        ("more", 500, Ok(false), 1_500),
+        ("more", 501, Err(Refusal::PostingConflict), 1_500),
+        ("nothing", 0, Err(Refusal::AmountOutOfRange), 1_500),
+        ("too much", (1 << 53) - 1, Err(Refusal::AmountOutOfRange), 1_500),
+    ] {
+        assert_eq!(world.grant(id, micros(amount)), said, "{id}");
+        assert_eq!(world.tenant.balances.granted, micros(granted), "{id}");
     }
     world.check_audit();
 }

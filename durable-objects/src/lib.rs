@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`reservation`] | one generation: aggregate, chunk log, driver, readers, outbox |
 //! | [`tenant`] | one tenant: keys, routes, holds, ledger, due list |
+//! | [`directory`] | the list of tenants |
 //! | [`pump`] | from the provider's body to a log; used by the object and by the edge |
 //! | [`egress`] | the only place that calls a provider |
 //! | [`rpc`] | calls between edge and objects |
@@ -12,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod directory;
 pub mod egress;
 pub mod notify;
 pub mod pipe;
@@ -24,5 +26,6 @@ pub mod tenant;
 #[cfg(feature = "test-hooks")]
 pub mod test_hooks;
 
+pub use directory::DirectoryObject;
 pub use reservation::ReservationObject;
 pub use tenant::TenantObject;

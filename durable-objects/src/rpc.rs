@@ -3,7 +3,8 @@
 use holdfast_core::ids::{Identity, TenantId};
 use holdfast_core::refusal::Refusal;
 use holdfast_core::wire::{
-    GenerationCall, GenerationReply, REPLY_CONTENT_TYPE, TenantCall, TenantReply, decode, encode,
+    DirectoryCall, DirectoryReply, GenerationCall, GenerationReply, REPLY_CONTENT_TYPE, TenantCall, TenantReply,
+    decode, encode,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,6 +16,9 @@ use worker::{Env, Error, Headers, Method, Request, RequestInit, RequestRedirect,
 pub const RESERVATION: &str = "RESERVATION";
 /// Name of the binding of the TenantObjects.
 pub const TENANT: &str = "TENANT";
+
+/// Name of the binding of the DirectoryObject.
+pub const DIRECTORY: &str = "DIRECTORY";
 
 /// Objects are reached by binding; the URL only has to be one.
 const URL: &str = "https://object/";
@@ -36,6 +40,22 @@ pub async fn ask_tenant(env: &Env, tenant: &TenantId, call: &TenantCall) -> core
     asked.await.map_err(|error: Error| {
         worker::console_error!("tenant call failed: {error}");
         unreachable_object("tenant object")
+    })
+}
+
+/// Asks the directory of tenants.
+///
+/// # Errors
+/// [`Refusal::Unavailable`] when the object did not answer; the caller may repeat the same call.
+pub async fn ask_directory(env: &Env, call: &DirectoryCall) -> core::result::Result<DirectoryReply, Refusal> {
+    let asked = async {
+        let stub = env.durable_object(DIRECTORY)?.get_by_name(crate::directory::NAME)?;
+        let response = send(&stub, call, &[]).await?;
+        read_reply(response).await
+    };
+    asked.await.map_err(|error: Error| {
+        worker::console_error!("directory call failed: {error}");
+        unreachable_object("directory object")
     })
 }
 

@@ -1,15 +1,14 @@
 //! The operator's settings from the Worker's variables and secrets.
 
-use holdfast_core::config::{
-    ConfigError, Limits, Provider, TenantConfig, parse_limits, parse_providers, parse_tenants,
-};
+use holdfast_core::config::{ConfigError, Limits, Provider, parse_limits, parse_providers};
 use holdfast_core::ids::TenantId;
 use holdfast_core::key::{ClientKey, KeyDigest, ProviderKey};
 use holdfast_core::refusal::Refusal;
+use holdfast_core::tenant::RunStart;
 use worker::Env;
 
-/// Shortest pepper that is accepted, in bytes.
-const PEPPER_MIN_BYTES: usize = 16;
+/// Shortest secret of our own that is accepted, in bytes.
+const SECRET_MIN_BYTES: usize = 16;
 
 fn misconfigured(ConfigError(what): ConfigError) -> Refusal {
     worker::console_error!("misconfigured: {what}");
@@ -28,22 +27,6 @@ pub fn providers(env: &Env) -> Result<Vec<Provider>, Refusal> {
     parse_providers(text(env, "PROVIDERS").as_deref().unwrap_or("[]")).map_err(misconfigured)
 }
 
-/// The tenants.
-///
-/// # Errors
-/// [`Refusal::Misconfigured`] that says what is wrong with `TENANTS`.
-pub fn tenants(env: &Env, providers: &[Provider]) -> Result<Vec<TenantConfig>, Refusal> {
-    parse_tenants(text(env, "TENANTS").as_deref().unwrap_or("[]"), providers).map_err(misconfigured)
-}
-
-/// One tenant, or [`Refusal::InvalidKey`] when there is none of that id.
-///
-/// # Errors
-/// See above, and [`Refusal::Misconfigured`].
-pub fn tenant(env: &Env, providers: &[Provider], id: &TenantId) -> Result<TenantConfig, Refusal> {
-    tenants(env, providers)?.into_iter().find(|tenant| tenant.id == *id).ok_or(Refusal::InvalidKey)
-}
-
 /// The bounds.
 ///
 /// # Errors
@@ -57,26 +40,65 @@ pub fn limits(env: &Env) -> Result<Limits, Refusal> {
 /// # Errors
 /// [`Refusal::Misconfigured`] when the secret `KEY_PEPPER` is not set or too short: no key is checked without it.
 pub fn digest(env: &Env, key: &ClientKey) -> Result<KeyDigest, Refusal> {
-    let pepper = secret(env, "KEY_PEPPER").filter(|pepper| pepper.len() >= PEPPER_MIN_BYTES);
-    pepper.map(|pepper| key.digest(pepper.as_bytes())).ok_or_else(pepper_missing)
+    pepper(env).map(|pepper| key.digest(pepper.as_bytes())).ok_or_else(pepper_missing)
+}
+
+fn pepper(env: &Env) -> Option<String> {
+    secret(env, "KEY_PEPPER").filter(|pepper| pepper.len() >= SECRET_MIN_BYTES)
+}
+
+/// Who asks what, in hashes under the pepper: for the re-ask rate of the route.
+///
+/// # Errors
+/// [`Refusal::Misconfigured`] without the pepper.
+pub fn run_start(env: &Env, tenant: &TenantId, asker: &str, question: &str) -> Result<RunStart, Refusal> {
+    let pepper = pepper(env).ok_or_else(pepper_missing)?;
+    Ok(RunStart::of(pepper.as_bytes(), tenant, asker, question))
 }
 
 fn pepper_missing() -> Refusal {
     misconfigured(ConfigError("the secret KEY_PEPPER is not set or shorter than 16 bytes".into()))
 }
 
-/// Whether every secret is there that the tenants' requests need. Without tenants none is needed.
+/// The operator's key, where one is set.
+///
+/// # Errors
+/// [`Refusal::Misconfigured`] when it is shorter than 16 bytes.
+pub fn operator_key(env: &Env) -> Result<Option<String>, Refusal> {
+    match secret(env, "OPERATOR_KEY") {
+        Some(key) if key.len() < SECRET_MIN_BYTES => {
+            Err(misconfigured(ConfigError("the secret OPERATOR_KEY is shorter than 16 bytes".into())))
+        }
+        key => Ok(key),
+    }
+}
+
+/// Whether this is a server on somebody's own machine: `LOCAL` is `true`.
+#[must_use]
+pub fn is_local(env: &Env) -> bool {
+    text(env, "LOCAL").as_deref() == Some("true")
+}
+
+/// Whether the secrets of this service are there: the pepper, and the operator's key outside of a local server.
 ///
 /// # Errors
 /// [`Refusal::Misconfigured`] naming the first that is not.
-pub fn check_secrets(env: &Env, providers: &[Provider], tenants: &[TenantConfig]) -> Result<(), Refusal> {
-    if !tenants.is_empty() && secret(env, "KEY_PEPPER").is_none_or(|pepper| pepper.len() < PEPPER_MIN_BYTES) {
+pub fn check_secrets(env: &Env) -> Result<(), Refusal> {
+    if pepper(env).is_none() {
         return Err(pepper_missing());
     }
-    let used = |provider: &&Provider| {
-        tenants.iter().flat_map(|tenant| &tenant.routes).any(|route| route.provider == provider.name)
-    };
-    providers.iter().filter(used).try_for_each(|provider| provider_key(env, provider).map(|_| ()))
+    check_operator_key(env)
+}
+
+/// Outside of a local server there is no serving without an operator's key: nobody could say who may call.
+///
+/// # Errors
+/// [`Refusal::Misconfigured`].
+pub fn check_operator_key(env: &Env) -> Result<(), Refusal> {
+    match operator_key(env)? {
+        None if !is_local(env) => Err(misconfigured(ConfigError("the secret OPERATOR_KEY is not set".into()))),
+        _ => Ok(()),
+    }
 }
 
 /// The key of a provider.

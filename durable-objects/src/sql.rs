@@ -91,6 +91,18 @@ pub fn first_json<T: DeserializeOwned>(sql: &SqlStorage, query: &str, parameters
     }
 }
 
+/// The first column of every row, read from JSON.
+///
+/// # Errors
+/// As [`first_json`].
+pub fn all_json<T: DeserializeOwned>(sql: &SqlStorage, query: &str, parameters: Row) -> Result<Vec<T>> {
+    let parse = |row: Row| match row.first() {
+        Some(SqlStorageValue::String(text)) => Ok(serde_json::from_str(text)?),
+        _ => Err(Error::from("expected JSON text")),
+    };
+    rows(sql, query, parameters)?.into_iter().map(parse).collect()
+}
+
 /// The value as an unsigned integer; `None` for NULL.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ import { untilHealthy } from '../lib/http.mjs';
 import { PlainError } from '../lib/report.mjs';
 
 const never = new Promise(() => {});
-const PROBLEM = JSON.stringify({ code: 'unavailable', detail: 'Temporarily unavailable: TENANTS is not JSON.' });
+const PROBLEM = JSON.stringify({ code: 'unavailable', detail: 'Temporarily unavailable: PROVIDERS is not JSON.' });
 
 /** Serves `answer(n)` (status and body) to the n-th question. */
 async function serving(t, answer) {
@@ -27,7 +27,7 @@ test('a server that says why it cannot serve is not waited for', async (t) => {
   const started = Date.now();
   await assert.rejects(untilHealthy(url, { gone: never, remedy: 'Mend it.' }), (error) => {
     assert.ok(error instanceof PlainError);
-    assert.match(error.message, /TENANTS is not JSON\.$/);
+    assert.match(error.message, /PROVIDERS is not JSON\.$/);
     assert.equal(error.remedy, 'Mend it.');
     return true;
   });

@@ -28,7 +28,7 @@ test('dotenv text: plain, quoted, escaped and multi-line values, comments', () =
 
 test('wrangler.toml: its tables are JSON, every object has SQL storage, and the platform flags are on', async () => {
   const settings = await wranglerSettings();
-  for (const name of ['PROVIDERS', 'TENANTS', 'LIMITS']) JSON.parse(settings.vars[name]);
+  for (const name of ['PROVIDERS', 'LIMITS']) JSON.parse(settings.vars[name]);
   for (const { className } of settings.objects) assert.ok(settings.sqliteClasses.includes(className), className);
   assert.ok(settings.compatibilityFlags.includes('enable_request_signal'));
   // From this date on, an object's own tasks keep it alive.

@@ -10,6 +10,7 @@ import { freePort, untilHealthy } from '../../scripts/lib/http.mjs';
 import { workerdBinary } from '../../scripts/lib/paths.mjs';
 import { PlainError } from '../../scripts/lib/report.mjs';
 import { wranglerSettings } from '../../scripts/lib/settings.mjs';
+import { createTenant } from '../../scripts/lib/tenants.mjs';
 import { demoKey, keyDigest, localVars } from '../../scripts/local-vars.mjs';
 import { writeConfig } from '../../scripts/workerd-config.mjs';
 
@@ -66,20 +67,24 @@ const bare :Workerd.Worker = (
 async function startHoldfast({ simulator, folder, build }, terms) {
   const port = await freePort();
   const storage = join(folder, 'objects');
-  const vars = localVars({ simulatorOrigin: simulator, pepper: PEPPER, tenants: [benchTenant(terms)] });
+  const vars = localVars({ simulatorOrigin: simulator, pepper: PEPPER });
   const config = await writeConfig({ out: join(folder, 'config.capnp'), port, storage, build, vars });
   const healthy = (gone) => untilHealthy(`http://127.0.0.1:${port}/healthz`, { gone, timeout_ms: READY_WITHIN_MS });
-  return { port, storage, ...(await startWorkerd(config, healthy)) };
+  const target = { port, storage, ...(await startWorkerd(config, healthy)) };
+  await createTenant(`http://127.0.0.1:${port}`, vars.OPERATOR_KEY, benchTenant(terms));
+  return target;
 }
 
 /** One tenant whose limits no cell reaches, with one route. */
 const benchTenant = (terms) => ({
   id: 'demo',
-  keys: [{ id: 'key_bench', digest: keyDigest(PEPPER, KEY) }],
+  keys: [{ digest: keyDigest(PEPPER, KEY), label: 'bench' }],
   grant_micros: 1_000_000_000_000,
-  budget: { limit_micros: 1_000_000_000_000, period: 'month' },
-  concurrency: 1000,
-  routes: [{ name: 'bench', provider: 'simulator', on_disconnect: 'detach', ...terms }],
+  config: {
+    budget: { limit_micros: 1_000_000_000_000, period: 'month' },
+    concurrency: 1000,
+    routes: [{ name: 'bench', provider: 'simulator', on_disconnect: 'detach', ...terms }],
+  },
 });
 
 /** The client's key for every target; only Holdfast reads it. */

@@ -13,7 +13,8 @@ import { createInterface } from 'node:readline';
 import { background, stop, untilGone } from '../../scripts/lib/children.mjs';
 import { freePort, untilHealthy } from '../../scripts/lib/http.mjs';
 import { inRoot, workerdBinary } from '../../scripts/lib/paths.mjs';
-import { demoKey, localVars } from '../../scripts/local-vars.mjs';
+import { createTenant } from '../../scripts/lib/tenants.mjs';
+import { demoKey, demoTenant, localVars } from '../../scripts/local-vars.mjs';
 import { writeConfig } from '../../scripts/workerd-config.mjs';
 
 const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome-stable', 'google-chrome'];
@@ -64,6 +65,7 @@ export async function startWorld() {
   const server = background(workerdBinary(), ['serve', config]);
   const origin = `http://127.0.0.1:${port}`;
   await untilHealthy(`${origin}/healthz`, { gone: untilGone(server, 'workerd') });
+  await createTenant(origin, vars.OPERATOR_KEY, demoTenant(vars.KEY_PEPPER));
   return {
     origin,
     key: demoKey(),

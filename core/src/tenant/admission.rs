@@ -1,5 +1,6 @@
 //! Admission: key, idempotency, route, price, budget, slot, in this order; then the hold.
 
+use super::account::{Account, Status};
 use super::runs::{RouteMeasures, RunRow, RunStart, auto_terms};
 use super::{Hold, HoldState, IdempotencyRow, PeriodState, PostedRows, TenantState, period_key, post};
 use crate::config::{Limits, Provider, TenantConfig};
@@ -62,6 +63,8 @@ impl Admit {
 /// The stored rows that admission depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmitContext<'a> {
+    /// Who the tenant is, and whether it may run anything.
+    pub account: &'a Account,
     /// The tenant as configured.
     pub config: &'a TenantConfig,
     /// All providers.
@@ -127,8 +130,9 @@ pub struct AdmissionRows {
 /// Decides whether a request may run. `Ok((answer, None))` is the recorded answer of an earlier Admit.
 ///
 /// # Errors
-/// In this order: [`Refusal::InvalidKey`] (also for ids of another tenant), [`Refusal::IdentityConflict`],
-/// [`Refusal::IdempotencyKeyReused`], [`Refusal::NoRoute`], [`Refusal::Unavailable`] (the route's provider is not
+/// The key was checked before: see [`super::account::authenticate`]. In this order: [`Refusal::InvalidKey`] (ids of
+/// another tenant), [`Refusal::IdentityConflict`], [`Refusal::IdempotencyKeyReused`], [`Refusal::Suspended`] (a
+/// recorded answer is given to a suspended tenant too), [`Refusal::NoRoute`], [`Refusal::Unavailable`] (the route's provider is not
 /// configured), [`Refusal::OverrideNotAllowed`], [`Refusal::ModelNotPriced`], [`Refusal::AmountOutOfRange`] (of the
 /// worst case), [`Refusal::BudgetExhausted`], [`Refusal::ConcurrencyExceeded`].
 pub fn admit(
@@ -136,7 +140,7 @@ pub fn admit(
     admit: &Admit,
     now: UnixMillis,
 ) -> Result<(Admitted, Option<AdmissionRows>), Refusal> {
-    if !key_is_valid(context.config, &admit.key) || admit.identity.tenant != context.config.id {
+    if admit.identity.tenant != context.account.id {
         return Err(Refusal::InvalidKey);
     }
     if let Some(hold) = context.same_generation {
@@ -146,6 +150,9 @@ pub fn admit(
     if let Some((row, hold)) = context.same_key.filter(|(row, _)| row.stands(now) && !row.may_run_again) {
         let same = row.fingerprint == admit.fingerprint;
         return if same { Ok((Admitted::of(hold, true), None)) } else { Err(Refusal::IdempotencyKeyReused) };
+    }
+    if context.account.status == Status::Suspended {
+        return Err(Refusal::Suspended);
     }
     let terms = terms(context, admit)?;
     check_budget(context.config, context.tenant, context.period, terms.hold)?;
@@ -190,13 +197,6 @@ pub fn admit(
     Ok((Admitted::of(&hold, false), Some(AdmissionRows { posted, hold, period, idempotency, run })))
 }
 
-/// Whether a digest belongs to a key of the tenant. Every stored digest is compared, so the time tells nothing.
-#[must_use]
-pub fn key_is_valid(config: &TenantConfig, key: &KeyDigest) -> bool {
-    config.keys.iter().fold(false, |found, entry| key.matches(&entry.digest) | found)
-}
-
-/// Whether `amount` more may be held: within the credit, and within what the period still allows.
 pub(super) fn check_budget(
     config: &TenantConfig,
     tenant: &TenantState,
@@ -231,6 +231,7 @@ fn terms(context: &AdmitContext<'_>, admit: &Admit) -> Result<Terms, Refusal> {
         admit.max_output_tokens.map_or(route.max_output_tokens, |wanted| wanted.min(route.max_output_tokens));
     let output_bound_tokens = max_output_tokens.saturating_mul(u64::from(admit.choices.max(1)));
     Ok(Terms {
+        config_version: context.account.config_version,
         route: route.name.clone(),
         provider: provider.name.clone(),
         dialect: provider.dialect,

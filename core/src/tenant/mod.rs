@@ -6,13 +6,14 @@
 //! `extend` is answered at once, since a further attempt waits for it; what a reservation decides by itself comes by
 //! its outbox, to `settle`.
 
+pub mod account;
 mod admission;
 mod extension;
 mod policy_report;
 mod runs;
 mod settlement;
 
-pub use admission::{AdmissionRows, Admit, AdmitContext, Admitted, admit, key_is_valid, route_of};
+pub use admission::{AdmissionRows, Admit, AdmitContext, Admitted, admit, route_of};
 pub use extension::{Extend, ExtendContext, extend};
 pub use policy_report::{
     CancelSignals, ClientSignals, Decisions, Departures, DetachSignals, PolicyCosts, PolicyReport, Recommendation,
@@ -24,7 +25,7 @@ pub use settlement::{KeyAfter, SettleContext, SettlementRows, settle};
 use crate::audit::{AuditRow, ChainHead};
 use crate::config::Period;
 use crate::ids::{AttemptId, Identity};
-use crate::ledger::{Balances, Direction, InvoiceLine, LedgerEntry, Posting, PostingKind, ReasonCode};
+use crate::ledger::{Balances, Direction, InvoiceLine, LedgerEntry, Posting, PostingKind};
 use crate::money::{Micros, MoneyError};
 use crate::policy::Terms;
 use crate::refusal::Refusal;
@@ -248,21 +249,6 @@ fn post_on_hold(
     let invoice_line = InvoiceLine::of(&posting, &hold.identity, &hold.terms, &hold.period, now);
     let posted = post(tenant, posting, held, slots, now)?;
     Ok(SettlementRows { posted, invoice_line, hold: next, period, idempotency: KeyAfter::Unchanged })
-}
-
-/// The posting that brings the granted credit up to `configured`, if it is below.
-///
-/// # Errors
-/// [`Refusal::AmountOutOfRange`] when a balance would leave its range.
-pub fn grant_up_to(tenant: &TenantState, configured: Micros, now: UnixMillis) -> Result<Option<PostedRows>, Refusal> {
-    let missing = configured.saturating_minus(tenant.balances.granted);
-    if missing == Micros::ZERO {
-        return Ok(None);
-    }
-    // The granted total names the grant: the same configuration read twice makes the same posting.
-    let id = format!("config:grant:{}", configured.get());
-    let posting = Posting::new(id, PostingKind::Grant, missing, ReasonCode::Granted, now);
-    post(tenant, posting, Micros::ZERO, Some(tenant.slots_in_use), now).map(Some)
 }
 
 /// When an open hold is looked into again: once its generation must have ended, with a minute for a late alarm.

@@ -41,6 +41,7 @@ pub(crate) fn identity(n: u8) -> Identity {
 
 pub(crate) fn terms() -> Terms {
     Terms {
+        config_version: 1,
         route: "r".into(),
         provider: "p".into(),
         dialect: Dialect::OpenaiChat,

@@ -184,8 +184,8 @@ impl Books {
             Step::Forget => self.world.forget(self.now),
             Step::RaiseGrant { by } => {
                 self.model.granted += by;
-                self.world.config.grant_micros = micros(self.model.granted);
-                self.world.grant();
+                let id = format!("grant of {}", self.model.granted);
+                assert_eq!(self.world.grant(&id, micros(*by)), Ok(true));
             }
         }
         self.agree();

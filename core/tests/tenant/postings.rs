@@ -271,7 +271,7 @@ fn what_can_be_referred_to() {
         ("settled", K::Correction, id_of(1, K::Hold, 1), Err("wrong_state")),
         ("extended", K::Correction, id_of(1, K::Hold, 1), Err("not_resolved_yet")),
         ("settled", K::Correction, id_of(1, K::Overage, 1), Err("not_resolved_yet")),
-        ("settled", K::Compensation, "config:grant:1000".into(), Err("wrong_state")),
+        ("settled", K::Compensation, "grant:initial".into(), Err("wrong_state")),
         ("settled late", K::LateSettlement, id_of(1, K::LateSettlement, 1), Err("wrong_state")),
         ("released", K::LateSettlement, id_of(1, K::Settle, 1), Err("not_resolved_yet")),
     ] {

@@ -1,15 +1,16 @@
 //! A tenant's rows in memory, kept as the object keeps them in SQLite: load, apply, store.
 
 use holdfast_core::audit::{AuditRow, ChainHead};
-use holdfast_core::config::{Limits, Provider, TenantConfig, parse_providers, parse_tenants};
+use holdfast_core::config::{Limits, Provider, TenantConfig, parse_providers, parse_tenant_config};
 use holdfast_core::ids::{AttemptId, GenerationId, Identity, ReservationId, TenantId};
 use holdfast_core::key::KeyDigest;
 use holdfast_core::ledger::{InvoiceLine, LedgerEntry, Posting, PostingKind, ReasonCode, UsageRecord, posting_id};
 use holdfast_core::money::Micros;
 use holdfast_core::refusal::Refusal;
+use holdfast_core::tenant::account::{Account, Status, grant};
 use holdfast_core::tenant::{
     Admit, AdmitContext, Admitted, Extend, ExtendContext, Hold, IdempotencyRow, KeyAfter, PeriodState, PostedRows,
-    RunRow, SettleContext, SettlementRows, TenantState, admit, extend, grant_up_to, settle,
+    RunRow, SettleContext, SettlementRows, TenantState, admit, extend, settle,
 };
 use holdfast_core::time::UnixMillis;
 use std::collections::BTreeMap;
@@ -30,12 +31,23 @@ pub(crate) fn providers() -> Vec<Provider> {
 }
 
 /// A tenant of the given credit, period limit (by day) and slots, with the given routes.
-pub(crate) fn config(grant: u64, limit: u64, concurrency: u32, routes: &str) -> TenantConfig {
+pub(crate) fn config(grant: u64, limit: u64, concurrency: u32, routes: &str) -> Setup {
     let json = format!(
-        r#"[{{"id":"t","keys":[{{"id":"k","digest":"{KEY}"}}],"grant_micros":{grant},
-             "budget":{{"limit_micros":{limit},"period":"day"}},"concurrency":{concurrency},"routes":[{routes}]}}]"#
+        r#"{{"budget":{{"limit_micros":{limit},"period":"day"}},"concurrency":{concurrency},"routes":[{routes}]}}"#
     );
-    parse_tenants(&json, &providers()).unwrap().remove(0)
+    Setup { grant: micros(grant), config: parse_tenant_config(&json, &providers()).unwrap() }
+}
+
+/// What a tenant begins with.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) grant: Micros,
+    pub(crate) config: TenantConfig,
+}
+
+/// The tenant `t`, that may run.
+pub(crate) fn account() -> Account {
+    Account { id: TenantId::parse("t").unwrap(), status: Status::Active, created_at: START, config_version: 7 }
 }
 
 pub(crate) fn micros(n: u64) -> Micros {
@@ -88,6 +100,7 @@ pub(crate) fn id_of(n: u8, kind: PostingKind, version: u32) -> String {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct World {
+    pub(crate) account: Account,
     pub(crate) config: TenantConfig,
     pub(crate) providers: Vec<Provider>,
     pub(crate) limits: Limits,
@@ -105,9 +118,10 @@ pub(crate) struct World {
 
 impl World {
     /// A tenant with its configured credit granted.
-    pub(crate) fn new(config: TenantConfig) -> Self {
+    pub(crate) fn new(setup: Setup) -> Self {
         let mut world = Self {
-            config,
+            account: account(),
+            config: setup.config,
             providers: providers(),
             limits: Limits::default(),
             tenant: TenantState::default(),
@@ -121,14 +135,17 @@ impl World {
             keys: BTreeMap::new(),
             runs: Vec::new(),
         };
-        world.grant();
+        world.grant("initial", setup.grant).unwrap();
         world
     }
 
-    pub(crate) fn grant(&mut self) {
-        if let Some(rows) = grant_up_to(&self.tenant, self.config.grant_micros, START).unwrap() {
-            self.store(rows);
-        }
+    /// Whether the credit was granted now, and not before.
+    pub(crate) fn grant(&mut self, id: &str, amount: Micros) -> Result<bool, Refusal> {
+        let same_id = self.postings.get(&format!("grant:{id}"));
+        let rows = grant(&self.tenant, same_id, id, amount, START)?;
+        let granted = rows.is_some();
+        rows.into_iter().for_each(|rows| self.store(rows));
+        Ok(granted)
     }
 
     pub(crate) fn admit(&mut self, call: &Admit, now: UnixMillis) -> Result<Admitted, Refusal> {
@@ -136,6 +153,7 @@ impl World {
         let period = self.periods.get(&key).cloned().unwrap_or_else(|| PeriodState::empty(key));
         let row = call.idempotency_scope().and_then(|scope| self.keys.get(&scope));
         let context = AdmitContext {
+            account: &self.account,
             config: &self.config,
             providers: &self.providers,
             limits: &self.limits,

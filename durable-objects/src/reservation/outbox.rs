@@ -5,10 +5,10 @@ use crate::clock::{self, sleep_ms};
 use crate::rpc::ask_tenant;
 use futures::future::{Either, select};
 use futures::pin_mut;
-use holdfast_core::ids::TenantId;
+use holdfast_core::ids::{GenerationId, TenantId};
 use holdfast_core::ledger::Posting;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::reservation::{Aggregate, Command};
+use holdfast_core::reservation::{Aggregate, Command, Reservation};
 use holdfast_core::wire::{TenantCall, TenantReply};
 use std::rc::Rc;
 
@@ -44,6 +44,33 @@ impl Generation {
         self.delivering.set(false);
     }
 
+    /// Tells the tenant, once, that somebody came back for a result that was made without readers. Should it fail, the
+    /// next read tells.
+    pub(super) fn tell_read(self: &Rc<Self>) {
+        let news = self.with_aggregate(|aggregate| {
+            let live = aggregate.live().filter(|live| live.read_is_news())?;
+            Some((live.identity.tenant.clone(), live.identity.generation.clone()))
+        });
+        let Some((tenant, generation)) = news.filter(|_| !self.telling_read.replace(true)) else { return };
+        let this = self.clone();
+        self.state.wait_until(async move {
+            if this.told_read(&tenant, generation).await
+                && let Err(refusal) = this.apply(&Command::ReadTold)
+            {
+                worker::console_error!("read: {}", refusal.message());
+            }
+            this.telling_read.set(false);
+        });
+    }
+
+    async fn told_read(&self, tenant: &TenantId, generation: GenerationId) -> bool {
+        let call = TenantCall::ResultRead { generation };
+        let asked = ask_tenant(&self.env, tenant, &call);
+        let patience = sleep_ms(ANSWER_MS);
+        pin_mut!(asked, patience);
+        matches!(select(asked, patience).await, Either::Left((Ok(TenantReply::Noted), _)))
+    }
+
     fn due_postings(&self) -> Option<(TenantId, Vec<Posting>)> {
         let (tenant, ids) = self.with_aggregate(|aggregate| {
             let tenant = match aggregate {
@@ -65,7 +92,9 @@ impl Generation {
     }
 
     async fn settle(&self, tenant: &TenantId, posting: Posting) -> Outcome {
-        let call = TenantCall::Settle { postings: vec![posting] };
+        // What the end tells of the route goes with it; a repeat changes nothing.
+        let run = self.with_aggregate(|aggregate| aggregate.live().and_then(Reservation::run_end));
+        let call = TenantCall::Settle { postings: vec![posting], run: run.map(Box::new) };
         let asked = ask_tenant(&self.env, tenant, &call);
         let patience = sleep_ms(ANSWER_MS);
         pin_mut!(asked, patience);

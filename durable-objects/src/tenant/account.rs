@@ -1,47 +1,35 @@
-//! The tenant as configured. Settings change with a deploy alone, and a deploy makes a new object: they are read once.
+//! Who may call, and under which configuration. Account and keys are read from storage at every call, so that a
+//! revocation counts at once; the parsed configuration is kept for as long as its version stands.
 
+use super::{Failure, Tenant};
 use crate::settings;
-use holdfast_core::config::{Limits, Provider, TenantConfig};
+use crate::sql;
+use holdfast_core::config::{Limits, Provider, TenantConfig, parse_tenant_config};
 use holdfast_core::ids::TenantId;
 use holdfast_core::key::KeyDigest;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::tenant::key_is_valid;
-use std::cell::OnceCell;
-use worker::Env;
+use holdfast_core::tenant::account::{
+    Account, AccountView, ApiKey, Authority, Role, authenticate, create, grant, grant_posting_id, issue_key,
+    revoke_key, views,
+};
+use holdfast_core::time::UnixMillis;
+use holdfast_core::wire::{AccountCall, TenantReply};
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
+use worker::{Env, Error};
 
-/// The tenant with the providers that its routes name.
-#[derive(Debug)]
-pub(super) struct Account {
-    pub(super) config: TenantConfig,
-    pub(super) providers: Vec<Provider>,
-}
-
-/// What was read so far. Limits stand alone: what a tenant holds is settled even after it was removed.
+/// What was read so far. Settings change with a deploy alone, and a deploy makes a new object.
 #[derive(Debug)]
 pub(super) struct Settings {
     object_name: Option<String>,
-    account: OnceCell<Account>,
+    providers: OnceCell<Vec<Provider>>,
     limits: OnceCell<Limits>,
+    config: RefCell<Option<(u64, Rc<TenantConfig>)>>,
 }
 
 impl Settings {
     pub(super) fn new(object_name: Option<String>) -> Self {
-        Self { object_name, account: OnceCell::new(), limits: OnceCell::new() }
-    }
-
-    /// The tenant, if the key is one of its keys.
-    pub(super) fn account(&self, env: &Env, key: &KeyDigest) -> Result<&Account, Refusal> {
-        let account = self.configured(env)?;
-        if key_is_valid(&account.config, key) { Ok(account) } else { Err(Refusal::InvalidKey) }
-    }
-
-    /// The tenant, for a call of its own generations, which have no key.
-    pub(super) fn configured(&self, env: &Env) -> Result<&Account, Refusal> {
-        if let Some(account) = self.account.get() {
-            return Ok(account);
-        }
-        let account = self.read_account(env)?;
-        Ok(self.account.get_or_init(|| account))
+        Self { object_name, providers: OnceCell::new(), limits: OnceCell::new(), config: RefCell::default() }
     }
 
     /// The bounds.
@@ -53,12 +41,194 @@ impl Settings {
         Ok(self.limits.get_or_init(|| limits))
     }
 
-    fn read_account(&self, env: &Env) -> Result<Account, Refusal> {
+    /// The operator's providers.
+    pub(super) fn providers(&self, env: &Env) -> Result<&[Provider], Refusal> {
+        if let Some(providers) = self.providers.get() {
+            return Ok(providers);
+        }
+        let providers = settings::providers(env)?;
+        Ok(self.providers.get_or_init(|| providers))
+    }
+
+    /// The tenant that this object is, by its name.
+    fn tenant_id(&self) -> Result<TenantId, Refusal> {
         let nameless = || Refusal::Unavailable { what: "the tenant object has no name".into() };
         let name = self.object_name.as_deref().ok_or_else(nameless)?;
-        let id = TenantId::parse(name).map_err(|_| Refusal::InvalidKey)?;
-        let providers = settings::providers(env)?;
-        let config = settings::tenant(env, &providers, &id)?;
-        Ok(Account { config, providers })
+        TenantId::parse(name).map_err(|_| Refusal::InvalidKey)
+    }
+}
+
+impl Tenant {
+    /// The key behind a digest, if it may act in `role`. Nothing is written for a guessed tenant name or key.
+    pub(super) fn authenticate(&self, digest: &KeyDigest, role: Role, now: UnixMillis) -> Result<ApiKey, Failure> {
+        let account = self.account()?;
+        let key = if account.is_some() { self.store.api_key(digest)? } else { None };
+        Ok(authenticate(account.as_ref(), key.as_ref(), role, now)?.clone())
+    }
+
+    /// The account, if the tenant was created.
+    pub(super) fn account(&self) -> Result<Option<Account>, Failure> {
+        if !self.store.exists()? {
+            return Ok(None);
+        }
+        Ok(self.store.account()?)
+    }
+
+    /// The configuration that new requests are admitted under.
+    pub(super) fn config(&self, account: &Account) -> Result<Rc<TenantConfig>, Failure> {
+        let kept = self.settings.config.borrow().clone();
+        if let Some((_, config)) = kept.filter(|(version, _)| *version == account.config_version) {
+            return Ok(config);
+        }
+        let document = self.store.config_document(account.config_version)?;
+        let config: TenantConfig = match document {
+            Some(document) => serde_json::from_str(&document).map_err(Error::from)?,
+            None => TenantConfig::default(),
+        };
+        let config = Rc::new(config);
+        self.settings.config.replace(Some((account.config_version, config.clone())));
+        Ok(config)
+    }
+
+    /// Acts on the account.
+    pub(super) fn act(
+        &self,
+        authority: &Authority,
+        action: AccountCall,
+        now: UnixMillis,
+    ) -> Result<TenantReply, Failure> {
+        let by_operator = match authority {
+            Authority::Operator => true,
+            Authority::Key { digest } => {
+                self.authenticate(digest, Role::Admin, now)?;
+                false
+            }
+        };
+        let operators_own =
+            matches!(action, AccountCall::Create | AccountCall::SetStatus { .. } | AccountCall::Grant { .. });
+        if operators_own && !by_operator {
+            return Err(Refusal::RoleRequired.into());
+        }
+        if matches!(action, AccountCall::Create) {
+            return self.create_account(now);
+        }
+        let account = self.account()?.ok_or(Refusal::UnknownTenant)?;
+        self.act_on(account, action, now)
+    }
+
+    fn create_account(&self, now: UnixMillis) -> Result<TenantReply, Failure> {
+        let id = self.settings.tenant_id()?;
+        self.store.create()?;
+        let (account, new) = create(self.store.account()?.as_ref(), &id, now);
+        if new {
+            self.store.store_account(&account)?;
+        }
+        self.shown(&account)
+    }
+
+    fn act_on(&self, account: Account, action: AccountCall, now: UnixMillis) -> Result<TenantReply, Failure> {
+        match action {
+            AccountCall::Create | AccountCall::Show => self.shown(&account),
+            AccountCall::SetStatus { status } => {
+                let account = Account { status, ..account };
+                self.store.store_account(&account)?;
+                self.shown(&account)
+            }
+            AccountCall::Grant { grant_id, amount } => {
+                let same_id = self.store.posting(&grant_posting_id(&grant_id))?;
+                if let Some(rows) = grant(&self.store.tenant()?, same_id.as_ref(), &grant_id, amount, now)? {
+                    self.store.store_posted(rows)?;
+                }
+                self.shown(&account)
+            }
+            AccountCall::IssueKey { key } => {
+                let rows = issue_key(&self.store.api_keys()?, &key, now)?;
+                let issued = views(core::slice::from_ref(&rows.key));
+                self.store.store_keys(core::iter::once(rows.key).chain(rows.replaced).collect())?;
+                Ok(TenantReply::Keys { keys: issued })
+            }
+            AccountCall::ListKeys => Ok(TenantReply::Keys { keys: views(&self.store.api_keys()?) }),
+            AccountCall::RevokeKey { id } => {
+                let revoked = revoke_key(&self.store.api_keys()?, &id, now)?;
+                let keys = views(core::slice::from_ref(&revoked));
+                self.store.store_keys(vec![revoked])?;
+                Ok(TenantReply::Keys { keys })
+            }
+            AccountCall::PutConfig { document } => self.put_config(account, &document, now),
+            AccountCall::ShowConfig => self.shown_config(&account),
+        }
+    }
+
+    fn put_config(&self, account: Account, document: &str, now: UnixMillis) -> Result<TenantReply, Failure> {
+        let providers = self.settings.providers(&self.env)?;
+        let config =
+            parse_tenant_config(document, providers).map_err(|error| Refusal::InvalidSetting { what: error.0 })?;
+        let account = Account { config_version: account.config_version.saturating_add(1), ..account };
+        let stored = serde_json::to_string(&config).map_err(Error::from)?;
+        self.store.store_config(&account, stored, now)?;
+        self.shown_config(&account)
+    }
+
+    fn shown_config(&self, account: &Account) -> Result<TenantReply, Failure> {
+        let document = self.store.config_document(account.config_version)?.unwrap_or_else(|| "{}".into());
+        Ok(TenantReply::Config { version: account.config_version, document })
+    }
+
+    fn shown(&self, account: &Account) -> Result<TenantReply, Failure> {
+        Ok(TenantReply::Account(Box::new(AccountView::of(account, &self.store.tenant()?))))
+    }
+}
+
+/// Rows of the account.
+impl super::store::Store {
+    fn account(&self) -> worker::Result<Option<Account>> {
+        sql::first_json(self.sql(), "SELECT json FROM account", vec![])
+    }
+
+    fn store_account(&self, account: &Account) -> worker::Result<()> {
+        let statement =
+            "INSERT INTO account (one, json) VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET json = excluded.json";
+        sql::run(self.sql(), statement, vec![sql::json(account)?]).map(|_| ())
+    }
+
+    fn api_key(&self, digest: &KeyDigest) -> worker::Result<Option<ApiKey>> {
+        sql::first_json(self.sql(), "SELECT json FROM api_key WHERE digest = ?", vec![digest.0.as_str().into()])
+    }
+
+    fn api_keys(&self) -> worker::Result<Vec<ApiKey>> {
+        sql::all_json(self.sql(), "SELECT json FROM api_key ORDER BY created_at, id", vec![])
+    }
+
+    fn store_keys(&self, keys: Vec<ApiKey>) -> worker::Result<()> {
+        self.transaction(move |sql| {
+            keys.iter().try_for_each(|key| {
+                let statement = "INSERT INTO api_key (id, digest, created_at, json) VALUES (?, ?, ?, ?)
+                    ON CONFLICT (id) DO UPDATE SET json = excluded.json";
+                let parameters = vec![
+                    key.id.as_str().into(),
+                    key.digest.0.as_str().into(),
+                    sql::time(key.created_at)?,
+                    sql::json(key)?,
+                ];
+                sql::run(sql, statement, parameters).map(|_| ())
+            })
+        })
+    }
+
+    fn config_document(&self, version: u64) -> worker::Result<Option<String>> {
+        let row = sql::first(self.sql(), "SELECT json FROM config WHERE version = ?", vec![sql::int(version)?])?;
+        match row.and_then(|row| row.into_iter().next()) {
+            Some(worker::SqlStorageValue::String(document)) => Ok(Some(document)),
+            _ => Ok(None),
+        }
+    }
+
+    fn store_config(&self, account: &Account, document: String, now: UnixMillis) -> worker::Result<()> {
+        let account = account.clone();
+        self.transaction(move |sql| {
+            let parameters = vec![sql::int(account.config_version)?, sql::time(now)?, document.into()];
+            sql::run(sql, "INSERT INTO config (version, at, json) VALUES (?, ?, ?)", parameters)?;
+            sql::run(sql, "UPDATE account SET json = ?", vec![sql::json(&account)?]).map(|_| ())
+        })
     }
 }

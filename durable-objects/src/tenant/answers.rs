@@ -1,15 +1,16 @@
 //! The answer to each call: load rows, apply the rules, store the rows of the transition. Nothing waits between load
 //! and store, so no other call comes between.
 
-use super::account::Account;
 use super::{Failure, Tenant};
 use crate::clock;
 use holdfast_core::ids::{GenerationId, ReservationId};
 use holdfast_core::ledger::Posting;
 use holdfast_core::refusal::Refusal;
+use holdfast_core::reservation::RunEnd;
+use holdfast_core::tenant::account::{Role, Status};
 use holdfast_core::tenant::{
     Admit, AdmitContext, Admitted, Extend, ExtendContext, Hold, IdempotencyRow, PeriodState, SettleContext, admit,
-    extend, grant_up_to, settle,
+    extend, settle,
 };
 use holdfast_core::time::UnixMillis;
 use holdfast_core::view::BalanceView;
@@ -27,7 +28,7 @@ impl Tenant {
     /// Answers a call, and sees to it that the alarm stands.
     pub(super) async fn answer(&self, call: TenantCall) -> Answer {
         // Before anything is read or written: a guessed tenant name or key leaves no trace.
-        self.check_key(&call)?;
+        self.check_key(&call, clock::now())?;
         self.wake.load(clock::now()).await?;
         // From here to the armed alarm nothing waits, so rows and alarm are stored together.
         let answer = self.apply(call, clock::now());
@@ -37,67 +38,66 @@ impl Tenant {
         answer
     }
 
-    /// Refuses a call whose key is not this tenant's. Postings and extensions come from a generation, which has no key.
-    fn check_key(&self, call: &TenantCall) -> Result<(), Failure> {
-        let key = match call {
-            TenantCall::Admit(admit) => &admit.key,
+    /// Refuses a call whose key may not make it. Postings and extensions come from a generation, which has no key;
+    /// account calls are checked where they are answered, since some are the operator's.
+    fn check_key(&self, call: &TenantCall, now: UnixMillis) -> Result<(), Failure> {
+        let (key, role) = match call {
+            TenantCall::Admit(admit) => (&admit.key, Role::Client),
             TenantCall::Authenticate { key, .. }
             | TenantCall::FindByIdempotencyKey { key, .. }
-            | TenantCall::Balance { key } => key,
-            TenantCall::Settle { .. } | TenantCall::Extend(_) => return Ok(()),
+            | TenantCall::Balance { key } => (key, Role::Client),
+            TenantCall::Policy { key, .. } => (key, Role::Admin),
+            TenantCall::Account { .. }
+            | TenantCall::Settle { .. }
+            | TenantCall::ResultRead { .. }
+            | TenantCall::Extend(_) => return Ok(()),
         };
-        self.settings.account(&self.env, key).map(|_| ()).map_err(Failure::from)
+        self.authenticate(key, role, now).map(|_| ())
     }
 
     /// Answers a call whose key was checked.
     fn apply(&self, call: TenantCall, now: UnixMillis) -> Answer {
         match call {
             TenantCall::Admit(admit) => self.admit(&admit, now),
-            TenantCall::Authenticate { generation, .. } => self.authenticate(generation.as_ref()),
+            TenantCall::Authenticate { generation, .. } => self.admitted(generation.as_ref()),
             TenantCall::FindByIdempotencyKey { idempotency_key, .. } => self.find(&idempotency_key, now),
-            TenantCall::Balance { key } => {
-                let account = self.settings.account(&self.env, &key)?;
-                self.balance(account, now)
-            }
-            TenantCall::Settle { postings } => self.settle(&postings, now),
+            TenantCall::Balance { .. } => self.balance(),
+            TenantCall::Account { authority, action } => self.act(&authority, action, now),
+            TenantCall::Settle { postings, run } => self.settle(&postings, run, now),
+            TenantCall::ResultRead { generation } => self.result_read(&generation, now),
+            TenantCall::Policy { window_ms, .. } => self.policy_report(window_ms, now),
             TenantCall::Extend(request) => self.extend(&request, now),
         }
     }
 
     fn admit(&self, call: &Admit, now: UnixMillis) -> Answer {
-        let account = self.settings.account(&self.env, &call.key)?;
+        let account = self.account()?.ok_or(Refusal::InvalidKey)?;
+        let config = self.config(&account)?;
         let limits = self.settings.limits(&self.env)?;
-        self.open_account(account, now)?;
         self.store.forget_expired(now, FORGET_MAX)?;
 
-        let key = PeriodState::key_for(&account.config, now);
+        let key = PeriodState::key_for(&config, now);
         let period = self.store.period(&key)?.unwrap_or_else(|| PeriodState::empty(key));
         let tenant = self.store.tenant()?;
         let same_generation = self.store.hold_of(&call.identity.generation)?;
         let same_key = self.same_key(call)?;
+        let measures = self.measures(&config, call, now)?;
         let context = AdmitContext {
-            config: &account.config,
-            providers: &account.providers,
+            account: &account,
+            config: &config,
+            providers: self.settings.providers(&self.env)?,
             limits,
             tenant: &tenant,
             period: &period,
             same_generation: same_generation.as_ref(),
             same_key: same_key.as_ref().map(|(row, hold)| (row, hold)),
+            measures: measures.as_ref(),
         };
         let (admitted, rows) = admit(&context, call, now)?;
         if let Some(rows) = rows {
             self.store.store_admission(rows)?;
         }
         Ok(TenantReply::Admitted(Box::new(admitted)))
-    }
-
-    /// The first valid key makes the tables; configured credit that was not granted yet is granted.
-    fn open_account(&self, account: &Account, now: UnixMillis) -> Result<(), Failure> {
-        self.store.create()?;
-        if let Some(rows) = grant_up_to(&self.store.tenant()?, account.config.grant_micros, now)? {
-            self.store.store_posted(rows)?;
-        }
-        Ok(())
     }
 
     fn same_key(&self, call: &Admit) -> Result<Option<(IdempotencyRow, Hold)>, Error> {
@@ -107,7 +107,7 @@ impl Tenant {
         hold.map(|hold| Some((row, hold))).ok_or_else(|| Error::from("idempotency key without a hold"))
     }
 
-    fn authenticate(&self, generation: Option<&GenerationId>) -> Answer {
+    fn admitted(&self, generation: Option<&GenerationId>) -> Answer {
         let hold = match generation {
             Some(generation) if self.store.exists()? => self.store.hold_of(generation)?,
             _ => None,
@@ -120,8 +120,7 @@ impl Tenant {
         Ok(TenantReply::Found { generation: row.map(|row| row.identity.generation) })
     }
 
-    fn balance(&self, account: &Account, now: UnixMillis) -> Answer {
-        self.open_account(account, now)?;
+    fn balance(&self) -> Answer {
         let (slots, open_sum) = self.store.open_totals()?;
         let view = BalanceView::of(
             &self.store.tenant()?,
@@ -135,8 +134,11 @@ impl Tenant {
 
     /// Each posting is a transition of its own. When one is refused, those before it stay applied; delivering the call
     /// again is harmless.
-    fn settle(&self, postings: &[Posting], now: UnixMillis) -> Answer {
+    fn settle(&self, postings: &[Posting], run: Option<Box<RunEnd>>, now: UnixMillis) -> Answer {
         postings.iter().try_for_each(|posting| self.settle_one(posting, now))?;
+        if let Some(end) = run {
+            self.run_ended(*end)?;
+        }
         Ok(TenantReply::Settled)
     }
 
@@ -168,14 +170,18 @@ impl Tenant {
         }
     }
 
-    /// A tenant that was removed from the settings extends nothing: what it holds is settled, and no more is held.
+    /// What a suspended tenant holds is settled, and no more is held.
     fn extend(&self, request: &Extend, now: UnixMillis) -> Answer {
-        let account = self.settings.configured(&self.env)?;
+        let account = self.account()?.ok_or(Refusal::NotFound)?;
+        if account.status == Status::Suspended {
+            return Err(Refusal::Suspended.into());
+        }
+        let config = self.config(&account)?;
         let (hold, period) = self.hold_and_period(Some(&request.identity.reservation))?;
         let tenant = self.store.tenant()?;
         let same_id = self.store.posting(&request.posting_id())?;
         let context = ExtendContext {
-            config: &account.config,
+            config: &config,
             tenant: &tenant,
             hold: hold.as_ref(),
             period: &period,

@@ -6,12 +6,14 @@
 //! | `answers` | one function per call: load rows, apply the rules of [`holdfast_core::tenant`], store rows |
 //! | `account` | the tenant as configured, read once |
 //! | `store`, `schema` | rows in SQLite |
+//! | `runs` | the runs of each route: the measures of policy `auto` and its report |
 //! | `sweep` | what the alarm does: ask after overdue holds |
 //! | `wake` | when the alarm rings |
 
 mod account;
 mod answers;
 mod object;
+mod runs;
 mod schema;
 mod store;
 mod sweep;
@@ -21,6 +23,7 @@ pub use object::TenantObject;
 
 use account::Settings;
 use holdfast_core::refusal::Refusal;
+use runs::Measures;
 use store::Store;
 use wake::Wake;
 use worker::{Env, Error, State};
@@ -32,12 +35,14 @@ struct Tenant {
     store: Store,
     settings: Settings,
     wake: Wake,
+    measures: Measures,
 }
 
 impl Tenant {
     fn new(state: &State, env: Env) -> Self {
         let settings = Settings::new(state.id().name());
-        Self { env, store: Store::new(state.storage()), settings, wake: Wake::new(state.storage()) }
+        let (store, wake) = (Store::new(state.storage()), Wake::new(state.storage()));
+        Self { env, store, settings, wake, measures: Measures::default() }
     }
 }
 

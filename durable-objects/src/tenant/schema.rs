@@ -4,7 +4,7 @@ use crate::sql;
 use holdfast_core::tenant::TenantState;
 use worker::{Error, Result, SqlStorage, Storage};
 
-const MIGRATIONS: &[&str] = &[TENANT, LEDGER];
+const MIGRATIONS: &[&str] = &[TENANT, LEDGER, ACCOUNT, RUNS];
 
 /// Balances, holds, postings, audit chain, idempotency keys.
 const TENANT: &str = "
@@ -117,6 +117,36 @@ const LEDGER: &str = "
         WHERE kind IN ('settle', 'overage') GROUP BY reservation
     ) AS bill
     WHERE bill.reservation = hold.reservation;
+";
+
+/// The account, its keys, and every version of its configuration.
+const ACCOUNT: &str = "
+    CREATE TABLE account (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        json TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE api_key (
+        id TEXT PRIMARY KEY,
+        digest TEXT NOT NULL UNIQUE,
+        created_at INTEGER NOT NULL,
+        json TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE config (
+        version INTEGER PRIMARY KEY,
+        at INTEGER NOT NULL,
+        json TEXT NOT NULL
+    ) STRICT;
+";
+
+/// The recent runs of each route, for policy `auto`. Beside the books: rows come and go.
+const RUNS: &str = "
+    CREATE TABLE run (
+        generation TEXT PRIMARY KEY,
+        route TEXT NOT NULL,
+        started_at INTEGER NOT NULL,
+        json TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX run_route ON run (route, started_at);
 ";
 
 /// Whether the tenant has tables.

@@ -1,5 +1,6 @@
 //! Rows of a tenant. Writes belong into one transaction per transition; reads never invent a row.
 
+use super::runs::insert_run;
 use super::schema;
 use crate::sql::{self, Row};
 use holdfast_core::ids::{GenerationId, ReservationId};
@@ -72,11 +73,7 @@ impl Store {
     }
 
     fn holds(&self, query: &str, parameters: Row) -> Result<Vec<Hold>> {
-        let parse = |row: Row| match row.first() {
-            Some(SqlStorageValue::String(text)) => Ok(serde_json::from_str(text)?),
-            _ => Err(Error::from("expected JSON text")),
-        };
-        sql::rows(&self.sql, query, parameters)?.into_iter().map(parse).collect()
+        sql::all_json(&self.sql, query, parameters)
     }
 
     /// When the next open hold is due.
@@ -153,6 +150,7 @@ impl Store {
             write_posted(sql, &rows.posted)?;
             insert_hold(sql, &rows.hold)?;
             write_period(sql, &rows.period)?;
+            rows.run.iter().try_for_each(|row| insert_run(sql, row))?;
             rows.idempotency.iter().try_for_each(|row| write_idempotency(sql, row))
         })
     }
@@ -177,7 +175,11 @@ impl Store {
         self.transaction(move |sql| update_hold(sql, &hold))
     }
 
-    fn transaction(&self, body: impl FnOnce(&SqlStorage) -> Result<()> + 'static) -> Result<()> {
+    pub(super) fn sql(&self) -> &SqlStorage {
+        &self.sql
+    }
+
+    pub(super) fn transaction(&self, body: impl FnOnce(&SqlStorage) -> Result<()> + 'static) -> Result<()> {
         let sql = self.sql.clone();
         sql::transaction(&self.storage, move || body(&sql))
     }

@@ -9,6 +9,9 @@ use crate::seed::unique;
 /// The pepper of client keys in tests.
 pub const KEY_PEPPER: &str = "pepper-of-the-end-to-end-tests";
 
+/// The operator's key in tests.
+pub const OPERATOR_KEY: &str = "operator-key-of-the-end-to-end-tests";
+
 /// The key that the edge shows to the simulator.
 pub const PROVIDER_KEY: &str = "sk-provider-key-of-the-end-to-end-tests";
 
@@ -97,8 +100,6 @@ impl Tenant {
     pub fn new(id: &str) -> Self {
         let key = client_key(id, &unique(id));
         let document = json!({
-            "id": id,
-            "keys": [{ "id": format!("key_{id}"), "digest": key_digest(&key) }],
             "grant_micros": 900_000_000_u64,
             "budget": { "limit_micros": 900_000_000_u64, "period": "month" },
             "concurrency": 64,
@@ -136,8 +137,16 @@ impl Tenant {
         &self.key
     }
 
-    pub(crate) fn document(&self) -> &Value {
-        &self.document
+    /// What creates the tenant.
+    pub(crate) fn creation(&self) -> Value {
+        let mut config = self.document.clone();
+        let grant_micros = config.as_object_mut().and_then(|config| config.remove("grant_micros"));
+        json!({
+            "id": self.id,
+            "grant_micros": grant_micros,
+            "keys": [{ "digest": key_digest(&self.key), "role": "admin" }],
+            "config": config,
+        })
     }
 }
 
@@ -150,7 +159,7 @@ pub fn client_key(tenant: &str, secret_text: &str) -> String {
     format!("{stem}{}", &checksum[..8])
 }
 
-/// What the configuration holds instead of the key.
+/// What is stored instead of the key.
 #[must_use]
 fn key_digest(key: &str) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(KEY_PEPPER.as_bytes()).expect("any length will do");

@@ -37,6 +37,13 @@ impl Request {
         self
     }
 
+    /// Sets a JSON body.
+    #[must_use]
+    pub fn json(mut self, document: &serde_json::Value) -> Self {
+        self.body = document.to_string().into_bytes();
+        self.header("Content-Type", "application/json")
+    }
+
     fn to_bytes(&self, port: u16) -> Vec<u8> {
         let mut text = format!("{} {} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n", self.method, self.target);
         for (name, value) in &self.headers {

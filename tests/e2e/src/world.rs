@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::client::Client;
-use crate::config::{self, KEY_PEPPER, PROVIDER_KEY, Tenant};
+use crate::config::{self, KEY_PEPPER, OPERATOR_KEY, PROVIDER_KEY, Tenant};
 use crate::gate::Permit;
 use crate::recordings;
 use crate::simulator::Simulator;
@@ -28,6 +28,7 @@ pub struct Options {
     test_hooks: bool,
     alone: bool,
     misconfigured: bool,
+    operator: bool,
 }
 
 impl Options {
@@ -42,7 +43,15 @@ impl Options {
             test_hooks: false,
             alone: false,
             misconfigured: false,
+            operator: true,
         }
+    }
+
+    /// Nobody has set an operator's key, and the server does not say that it is local.
+    #[must_use]
+    pub fn without_operator(mut self) -> Self {
+        self.operator = false;
+        self.misconfigured()
     }
 
     /// The settings have a fault: the server is ready when it says so.
@@ -117,7 +126,22 @@ impl World {
             _permit: permit,
         };
         world.serve();
+        if !options.misconfigured {
+            options.tenants.iter().for_each(|tenant| world.create(tenant));
+        }
         world
+    }
+
+    /// Creates a tenant, as its operator.
+    pub fn create(&self, tenant: &Tenant) {
+        let creation = self.operator().authorized("POST", "/admin/tenants").json(&tenant.creation());
+        let _created = self.operator().call(&creation).expect(201);
+    }
+
+    /// A client that shows the operator's key.
+    #[must_use]
+    pub fn operator(&self) -> Client {
+        Client::new(self.port, OPERATOR_KEY)
     }
 
     /// A client that shows the tenant's key.
@@ -226,13 +250,12 @@ fn build_folder(test_hooks: bool) -> PathBuf {
 }
 
 fn write_config(options: &Options, simulator: &Simulator, folder: &Path, port: u16, build: &Path) {
-    let tenants: Vec<_> = options.tenants.iter().map(Tenant::document).collect();
     let closed_port = free_port();
     let vars = json!({
         "KEY_PEPPER": KEY_PEPPER,
+        "OPERATOR_KEY": if options.operator { OPERATOR_KEY } else { "" },
         "SIMULATOR_API_KEY": PROVIDER_KEY,
         "PROVIDERS": config::providers(&simulator.origin(), closed_port).to_string(),
-        "TENANTS": json!(tenants).to_string(),
         "LIMITS": options.limits.to_string(),
     });
     let vars_path = folder.join("vars.json");

@@ -218,7 +218,7 @@ fn a_provider_that_cannot_be_reached_is_a_bad_gateway_and_is_resolved() {
 fn what_never_left_costs_nothing() {
     for (mode, route) in modes() {
         let tenant = Tenant::new("acme").route(route.with("provider", UNCONFIGURED_PROVIDER));
-        let world = World::start(&Options::new(&format!("no secret, {mode}")).tenant(&tenant).misconfigured());
+        let world = World::start(&Options::new(&format!("no secret, {mode}")).tenant(&tenant));
         let client = world.client(&tenant);
         for chat in [Chat::stream("gen?tokens=3"), Chat::complete("gen?tokens=3")] {
             let tag = unique("unsent");

@@ -23,7 +23,7 @@ use crate::reconcile::{Decision, RULES_VERSION};
 use crate::time::UnixMillis;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use serde::Serialize;
@@ -190,7 +190,7 @@ impl Reservation {
         };
         DecisionPolicy {
             policy_id: self.terms.route.clone(),
-            policy_version: Finding::NotAvailable { why: "configuration_has_no_version".into() },
+            policy_version: Finding::of(self.terms.config_version.to_string()),
             rules_version,
             stale_threshold_ms: self.terms.lease_ms,
             evaluated_facts: decided_by.into_iter().chain(self.facts(now)).collect(),

@@ -14,7 +14,7 @@ use crate::reconcile::RULES_VERSION;
 use crate::reservation::{Lifecycle, ResolvedBy, Settlement, Tombstone};
 use crate::time::UnixMillis;
 use alloc::boxed::Box;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -58,7 +58,7 @@ impl Tombstone {
             },
             decision_policy: DecisionPolicy {
                 policy_id: self.terms.route.clone(),
-                policy_version: Finding::NotAvailable { why: "configuration_has_no_version".into() },
+                policy_version: Finding::of(self.terms.config_version.to_string()),
                 rules_version: RULES_VERSION.into(),
                 stale_threshold_ms: now.since(admitted_at),
                 evaluated_facts: vec![fact("found_by", word(&self.by)), fact("started", FactValue::Flag(false))],
