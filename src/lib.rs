@@ -28,6 +28,7 @@ mod edge_driver;
 mod error;
 mod generations;
 mod healthz;
+mod policy_report;
 mod proxy;
 mod query;
 mod request_headers;

@@ -6,7 +6,7 @@ use crate::cors::{self, Page};
 use crate::error::EdgeError;
 use crate::respond::{self, ErrorForm};
 use crate::webhooks::{self, WebhookPath};
-use crate::{balance, books, generations, healthz, proxy, tokens};
+use crate::{balance, books, generations, healthz, policy_report, proxy, tokens};
 use futures::FutureExt;
 use holdfast_core::dialect::Dialect;
 use holdfast_core::refusal::Refusal;
@@ -41,6 +41,7 @@ enum Endpoint<'a> {
     Keys,
     Ledger,
     LedgerCheck,
+    Policy,
     Tokens,
     Usage,
     UsageLines,
@@ -72,6 +73,7 @@ impl<'a> Endpoint<'a> {
             "/v1/audit" => Some(Self::Audit),
             "/v1/ledger" => Some(Self::Ledger),
             "/v1/ledger/check" => Some(Self::LedgerCheck),
+            "/v1/policy" => Some(Self::Policy),
             "/v1/tokens" => Some(Self::Tokens),
             "/v1/usage" => Some(Self::Usage),
             "/v1/usage/lines" => Some(Self::UsageLines),
@@ -251,6 +253,7 @@ async fn serve(endpoint: Endpoint<'_>, request: Request, env: &Env, context: &Co
         Endpoint::GenerationResult(id) => generations::result(&request, env, id).await,
         Endpoint::GenerationStream(id) => generations::stream(&request, env, id).await,
         Endpoint::Healthz => healthz::check(env),
+        Endpoint::Policy => policy_report::show(&request, env).await,
         #[cfg(feature = "test-hooks")]
         Endpoint::TestPanic => crate::test_hooks::panic_here(),
         #[cfg(feature = "test-hooks")]
@@ -318,6 +321,8 @@ mod tests {
             ("GET", "/v1/webhook/rotate", WrongMethod(Endpoint::Webhook(WebhookPath::Rotate))),
             ("GET", "/v1/webhooks", Nowhere),
             ("PUT", "/v1/config", to(Endpoint::Config)),
+            ("GET", "/v1/policy", to(Endpoint::Policy)),
+            ("PUT", "/v1/policy", WrongMethod(Endpoint::Policy)),
             ("POST", "/admin/tenants", to(Endpoint::Admin(AdminPath::Tenants))),
             ("DELETE", "/admin/tenants", WrongMethod(Endpoint::Admin(AdminPath::Tenants))),
             ("GET", "/admin/other", Nowhere),

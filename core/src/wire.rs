@@ -16,11 +16,11 @@ use crate::ledger::Posting;
 use crate::money::Micros;
 use crate::policy::Terms;
 use crate::refusal::Refusal;
-use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, UpstreamEnd};
+use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, RunEnd, UpstreamEnd};
 use crate::signature::SecretText;
 use crate::tenant::account::{AccountView, Authority, KeyView, NewKey, Status};
 use crate::tenant::books::ReservationBooks;
-use crate::tenant::{Admit, Admitted, Extend};
+use crate::tenant::{Admit, Admitted, Extend, PolicyReport};
 use crate::time::UnixMillis;
 use crate::token::{Claims, Credential, TokenRequest};
 use crate::view::{BalanceView, GenerationView};
@@ -87,6 +87,21 @@ pub enum TenantCall {
     Settle {
         /// The postings.
         postings: Vec<Posting>,
+        /// How the run ended, once it has: for the measures of its route. The same word twice has one effect.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<Box<RunEnd>>,
+    },
+    /// The result of a run that went on without readers was read after its end. Idempotent.
+    ResultRead {
+        /// Which run.
+        generation: GenerationId,
+    },
+    /// What the disconnects of each route came to, and which policy they speak for.
+    Policy {
+        /// The caller's key.
+        key: KeyDigest,
+        /// Over how long a time, in milliseconds.
+        window_ms: u64,
     },
     /// A key of role `admin` acts on the tenant's webhook.
     Webhook {
@@ -230,6 +245,8 @@ pub enum TenantReply {
     },
     /// What was told is noted, now or before, or nobody is to be told.
     Noted,
+    /// The report.
+    Policy(Box<PolicyReport>),
     /// The hold is extended by the amount asked for, now or before.
     Extended,
     /// Refused; nothing changed.
@@ -496,8 +513,15 @@ mod tests {
             serde_json::to_string(&refused).unwrap(),
             r#"{"reply":"refused","refusal":{"refusal":"concurrency_exceeded","limit":2}}"#
         );
-        let settle = TenantCall::Settle { postings: Vec::new() };
+        let settle = TenantCall::Settle { postings: Vec::new(), run: None };
         assert_eq!(serde_json::to_string(&settle).unwrap(), r#"{"call":"settle","postings":[]}"#);
+        assert_eq!(serde_json::from_str::<TenantCall>(r#"{"call":"settle","postings":[]}"#).unwrap(), settle);
+        let generation = GenerationId::from_random([1; 16]);
+        assert_eq!(
+            serde_json::to_string(&TenantCall::ResultRead { generation }).unwrap(),
+            r#"{"call":"result_read","generation":"gen_01010101010101010101010101010101"}"#
+        );
+        assert_eq!(serde_json::to_string(&TenantReply::Noted).unwrap(), r#"{"reply":"noted"}"#);
         let identity = r#"{"tenant":"t","generation":"gen_01010101010101010101010101010101","reservation":"res_02020202020202020202020202020202"}"#;
         let bytes = alloc::format!(r#"{{"call":"extend","identity":{identity},"epoch":2,"amount":7}}"#);
         let extend = serde_json::from_str::<TenantCall>(&bytes).unwrap();

@@ -17,6 +17,8 @@ mod announce;
 mod arrows;
 #[path = "reservation/asked.rs"]
 mod asked;
+#[path = "reservation/auto.rs"]
+mod auto;
 #[path = "reservation/books.rs"]
 mod books;
 #[path = "reservation/cancel.rs"]

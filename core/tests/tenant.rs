@@ -25,6 +25,8 @@ mod histories;
 mod model;
 #[path = "tenant/postings.rs"]
 mod postings;
+#[path = "tenant/runs.rs"]
+mod runs;
 #[path = "tenant/tokens.rs"]
 mod tokens;
 #[path = "tenant/usage.rs"]

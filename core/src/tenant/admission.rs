@@ -1,6 +1,7 @@
 //! Admission: key, idempotency, route, price, budget, slot, in this order; then the hold.
 
 use super::account::{Account, Status};
+use super::runs::{RouteMeasures, RunRow, RunStart, auto_terms};
 use super::{Hold, HoldState, IdempotencyRow, PeriodState, PostedRows, TenantState, period_key, post};
 use crate::config::{Limits, Provider, TenantConfig};
 use crate::ids::{AttemptId, Identity};
@@ -46,6 +47,9 @@ pub struct Admit {
     pub on_disconnect: Option<OnDisconnect>,
     /// The client's idempotency key.
     pub idempotency_key: Option<String>,
+    /// Who asks what, in keyed hashes: for the re-ask rate of the route.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunStart>,
 }
 
 impl Admit {
@@ -75,6 +79,8 @@ pub struct AdmitContext<'a> {
     pub same_generation: Option<&'a Hold>,
     /// The row of the same idempotency scope, if there is one, with its hold.
     pub same_key: Option<(&'a IdempotencyRow, &'a Hold)>,
+    /// What the recent runs of the request's route come to: see [`route_of`].
+    pub measures: Option<&'a RouteMeasures>,
 }
 
 /// The answer to an Admit that was not refused.
@@ -117,6 +123,8 @@ pub struct AdmissionRows {
     pub period: PeriodState,
     /// The idempotency key, if the request has one.
     pub idempotency: Option<IdempotencyRow>,
+    /// The run, for the measures of its route.
+    pub run: Option<RunRow>,
 }
 
 /// Decides whether a request may run. `Ok((answer, None))` is the recorded answer of an earlier Admit.
@@ -165,6 +173,7 @@ pub fn admit(
     let slots_in_use = context.tenant.slots_in_use.checked_add(1);
     let posted = post(context.tenant, posting, Micros::ZERO, slots_in_use, now)?;
     let period = PeriodState { held: context.period.held.plus(terms.hold)?, ..context.period.clone() };
+    let run = RunRow::admitted(admit, &terms, now);
     let idempotency = admit.idempotency_scope().map(|scope| IdempotencyRow {
         scope,
         identity: admit.identity.clone(),
@@ -187,7 +196,7 @@ pub fn admit(
         slot_freed: false,
         charged: Micros::ZERO,
     };
-    Ok((Admitted::of(&hold, false), Some(AdmissionRows { posted, hold, period, idempotency })))
+    Ok((Admitted::of(&hold, false), Some(AdmissionRows { posted, hold, period, idempotency, run })))
 }
 
 /// The recorded answer, for who may use its route.
@@ -211,13 +220,14 @@ pub(super) fn check_budget(
     if over_credit || over_period { Err(Refusal::BudgetExhausted) } else { Ok(()) }
 }
 
+/// The route that takes a request: the first that matches.
+#[must_use]
+pub fn route_of<'a>(config: &'a TenantConfig, admit: &Admit) -> Option<&'a Route> {
+    config.routes.iter().find(|route| route.matches.matches(&admit.path, &admit.model, &admit.headers))
+}
+
 fn terms(context: &AdmitContext<'_>, admit: &Admit) -> Result<Terms, Refusal> {
-    let route = context
-        .config
-        .routes
-        .iter()
-        .find(|route| route.matches.matches(&admit.path, &admit.model, &admit.headers))
-        .ok_or(Refusal::NoRoute)?;
+    let route = route_of(context.config, admit).ok_or(Refusal::NoRoute)?;
     admit.key.check_route(&route.name)?;
     let provider = context
         .providers
@@ -262,7 +272,8 @@ fn terms(context: &AdmitContext<'_>, admit: &Admit) -> Result<Terms, Refusal> {
         on_interruption: OnInterruption::default(),
         escalate_above: None,
         watch_ms: 0,
-        expected_ms: None,
+        expected_ms: route.expected_ms,
+        auto: Some(auto_terms(route, admit.body_bytes, output_bound_tokens, context.measures)),
     })
 }
 

@@ -7,6 +7,7 @@ use holdfast_core::ids::{GenerationId, ReservationId};
 use holdfast_core::ledger::Posting;
 use holdfast_core::origin::Origin;
 use holdfast_core::refusal::Refusal;
+use holdfast_core::reservation::RunEnd;
 use holdfast_core::tenant::account::{Role, Status};
 use holdfast_core::tenant::{
     Admit, AdmitContext, Admitted, Extend, ExtendContext, Hold, IdempotencyRow, PeriodState, SettleContext, admit,
@@ -45,6 +46,7 @@ impl Tenant {
     fn check_key(&self, call: &TenantCall, now: UnixMillis) -> Result<(), Failure> {
         let role = match call {
             TenantCall::Books { question, .. } => question.role(),
+            TenantCall::Policy { .. } => Role::Admin,
             _ => Role::Client,
         };
         let key = match call {
@@ -52,11 +54,15 @@ impl Tenant {
             TenantCall::Authenticate { key, .. } | TenantCall::FindByIdempotencyKey { key, .. } => {
                 return self.check_credential(key, now);
             }
-            TenantCall::Balance { key } | TenantCall::Books { key, .. } | TenantCall::MintToken { key, .. } => key,
+            TenantCall::Balance { key }
+            | TenantCall::Books { key, .. }
+            | TenantCall::MintToken { key, .. }
+            | TenantCall::Policy { key, .. } => key,
             TenantCall::Webhook { key, .. } => return self.authenticate(key, Role::Admin, now).map(|_| ()),
             TenantCall::Account { .. }
             | TenantCall::Settle { .. }
             | TenantCall::Notify { .. }
+            | TenantCall::ResultRead { .. }
             | TenantCall::Extend(_) => return Ok(()),
         };
         self.authenticate(key, role, now).map(|_| ())
@@ -74,8 +80,10 @@ impl Tenant {
             TenantCall::Books { .. } => Err(Refusal::NotFound.into()),
             TenantCall::Account { authority, action } => self.act(&authority, action, now),
             TenantCall::Webhook { action, .. } => self.act_on_webhook(action, now),
-            TenantCall::Settle { postings } => self.settle(&postings, now),
+            TenantCall::Settle { postings, run } => self.settle(&postings, run, now),
             TenantCall::Notify { notices } => self.note(&notices, now).map(|()| TenantReply::Noted),
+            TenantCall::ResultRead { generation } => self.result_read(&generation, now),
+            TenantCall::Policy { window_ms, .. } => self.policy_report(window_ms, now),
             TenantCall::Extend(request) => self.extend(&request, now),
         }
     }
@@ -91,6 +99,7 @@ impl Tenant {
         let tenant = self.store.tenant()?;
         let same_generation = self.store.hold_of(&call.identity.generation)?;
         let same_key = self.same_key(call)?;
+        let measures = self.measures(&config, call, now)?;
         let context = AdmitContext {
             account: &account,
             config: &config,
@@ -100,6 +109,7 @@ impl Tenant {
             period: &period,
             same_generation: same_generation.as_ref(),
             same_key: same_key.as_ref().map(|(row, hold)| (row, hold)),
+            measures: measures.as_ref(),
         };
         let (admitted, rows) = admit(&context, call, now)?;
         if let Some(rows) = rows {
@@ -136,8 +146,11 @@ impl Tenant {
 
     /// Each posting is a transition of its own. When one is refused, those before it stay applied; delivering the call
     /// again is harmless.
-    fn settle(&self, postings: &[Posting], now: UnixMillis) -> Answer {
+    fn settle(&self, postings: &[Posting], run: Option<Box<RunEnd>>, now: UnixMillis) -> Answer {
         postings.iter().try_for_each(|posting| self.settle_and_note(posting, now))?;
+        if let Some(end) = run {
+            self.run_ended(*end)?;
+        }
         Ok(TenantReply::Settled)
     }
 

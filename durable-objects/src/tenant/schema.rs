@@ -4,7 +4,7 @@ use crate::sql;
 use holdfast_core::tenant::TenantState;
 use worker::{Error, Result, SqlStorage, Storage};
 
-const MIGRATIONS: &[&str] = &[TENANT, LEDGER, ACCOUNT, BOOKS, WEBHOOK];
+const MIGRATIONS: &[&str] = &[TENANT, LEDGER, ACCOUNT, BOOKS, WEBHOOK, RUNS];
 
 /// Balances, holds, postings, audit chain, idempotency keys.
 const TENANT: &str = "
@@ -180,6 +180,17 @@ const WEBHOOK: &str = "
     ) STRICT;
     CREATE INDEX webhook_event_due ON webhook_event (next_at) WHERE state = 'pending';
     CREATE INDEX webhook_event_state ON webhook_event (state, seq);
+";
+
+/// The recent runs of each route, for policy `auto`. Beside the books: rows come and go.
+const RUNS: &str = "
+    CREATE TABLE run (
+        generation TEXT PRIMARY KEY,
+        route TEXT NOT NULL,
+        started_at INTEGER NOT NULL,
+        json TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX run_route ON run (route, started_at);
 ";
 
 /// Whether the tenant has tables.

@@ -1,5 +1,6 @@
 //! Rows of a tenant. Writes belong into one transaction per transition; reads never invent a row.
 
+use super::runs::insert_run;
 use super::schema;
 use crate::sql::{self, Row};
 use holdfast_core::ids::{GenerationId, ReservationId};
@@ -123,6 +124,7 @@ impl Store {
             write_posted(sql, &rows.posted)?;
             insert_hold(sql, &rows.hold)?;
             write_period(sql, &rows.period)?;
+            rows.run.iter().try_for_each(|row| insert_run(sql, row))?;
             rows.idempotency.iter().try_for_each(|row| write_idempotency(sql, row))
         })
     }
