@@ -23,13 +23,15 @@ pub use choice::{ConfigCheck, Facts, Mismatch, PassedOver, RouteChoice, RouteTri
 pub use fault::{ConfigFault, FAULTS_MAX, FaultCode};
 #[cfg(feature = "schema")]
 pub use generated::generated_schema;
-pub use origin::{is_web_origin, is_webhook_url, origin_is_allowed};
-pub use tenant::{Budget, ChosenBy, Period, TenantConfig, Webhook, WebhookEvent};
+pub use origin::origin_is_allowed;
+pub use tenant::{Budget, ChosenBy, Period, TenantConfig};
 pub use version::{Condition, ConfigEntry, ConfigVersion, put};
 
 use crate::dialect::Dialect;
 use crate::pricing::PriceList;
 use crate::refusal::Refusal;
+use crate::webhook::Reach;
+use crate::webhook::delivery::{ATTEMPTS_MAX, Schedule};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
@@ -87,6 +89,14 @@ pub struct Limits {
     pub start_grace_ms: u64,
     /// How long an idempotency key is kept after its generation was settled.
     pub idempotency_ms: u64,
+    /// Delays before the attempts to deliver an event to a tenant's webhook: their number is the number of attempts.
+    pub webhook_schedule_ms: Schedule,
+    /// How long a webhook may take to answer.
+    pub webhook_timeout_ms: u64,
+    /// How long a replaced webhook secret signs besides the new one.
+    pub webhook_rotation_ms: u64,
+    /// How long an event that was delivered, or a dead letter, is kept.
+    pub webhook_keep_ms: u64,
 }
 
 impl Default for Limits {
@@ -103,6 +113,10 @@ impl Default for Limits {
             heartbeat_ms: 30_000,
             start_grace_ms: 30_000,
             idempotency_ms: 86_400_000,
+            webhook_schedule_ms: Schedule::default(),
+            webhook_timeout_ms: 15_000,
+            webhook_rotation_ms: 86_400_000,
+            webhook_keep_ms: 2_592_000_000,
         }
     }
 }
@@ -149,12 +163,24 @@ pub fn parse_providers(json: &str) -> Result<Vec<Provider>, ConfigError> {
     Ok(providers)
 }
 
-/// Reads a tenant's document and checks it against the providers.
+/// What of the operator's a tenant's document is checked against.
+#[derive(Clone, Copy, Debug)]
+pub struct Operator<'a> {
+    /// The providers.
+    pub providers: &'a [Provider],
+    /// Bounds.
+    pub limits: &'a Limits,
+    /// Where this deployment runs.
+    pub reach: Reach,
+}
+
+/// Reads a tenant's document and checks it against the providers, with the bounds and the reach of a deployment that
+/// leaves them as they are.
 ///
 /// # Errors
 /// [`ConfigError`] that names every fault.
 pub fn parse_tenant_config(json: &str, providers: &[Provider]) -> Result<TenantConfig, ConfigError> {
-    let reading = read_config(json, providers, &Limits::default());
+    let reading = read_config(json, &Operator { providers, limits: &Limits::default(), reach: Reach::Public });
     let faults = || {
         let faults: Vec<String> =
             reading.errors.iter().map(|fault| format!("{}: {}", fault.path, fault.reason)).collect();
@@ -189,11 +215,16 @@ pub fn parse_limits(json: Option<&str>) -> Result<Limits, ConfigError> {
         ("batch_ms", limits.batch_ms),
         ("heartbeat_ms", limits.heartbeat_ms),
         ("start_grace_ms", limits.start_grace_ms),
+        ("webhook_timeout_ms", limits.webhook_timeout_ms),
+        ("webhook_keep_ms", limits.webhook_keep_ms),
     ]
     .into_iter()
     .find(|(_, value)| *value == 0);
     match zero {
         Some((name, _)) => Err(ConfigError(format!("LIMITS: `{name}` must be above zero"))),
+        None if !limits.webhook_schedule_ms.is_valid() => {
+            Err(ConfigError(format!("LIMITS: `webhook_schedule_ms` must have 1 to {ATTEMPTS_MAX} delays")))
+        }
         None => Ok(limits),
     }
 }
@@ -214,6 +245,8 @@ mod tests {
         assert!(tenant(r#"{"name":"r","provider":"p","grace":1}"#).is_err(), "a misspelt member is refused");
         assert!(parse_limits(Some(r#"{"batch_ms":0}"#)).is_err());
         assert!(parse_limits(Some(r#"{"body_ms":0}"#)).is_err());
+        assert!(parse_limits(Some(r#"{"webhook_schedule_ms":[]}"#)).is_err());
+        assert!(parse_limits(Some(r#"{"webhook_schedule_ms":[0,1]}"#)).is_ok());
         assert_eq!(parse_limits(None), Ok(Limits::default()));
     }
 }

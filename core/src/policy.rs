@@ -6,14 +6,14 @@ pub use route::{Expiry, Policies, Route, RouteMatch, resolve_on_disconnect};
 
 use crate::capability::Capabilities;
 use crate::dialect::Dialect;
-use crate::economics::Workload;
+use crate::economics::{AutoTerms, Workload};
 use crate::money::Micros;
 use crate::pricing::ModelPrice;
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
 /// What happens to the generation when its last reader is gone (seed 4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(description = "What happens to the generation when its last reader is gone."))]
 #[serde(rename_all = "snake_case")]
@@ -24,6 +24,8 @@ pub enum OnDisconnect {
     Cancel,
     /// Go on to the end, within the caps.
     Detach,
+    /// Whichever is cheaper at the moment of the disconnect: see [`crate::economics`].
+    Auto,
 }
 
 /// Who reads from the provider.
@@ -122,7 +124,7 @@ pub struct Terms {
     pub owner: Owner,
     /// What a disconnect does.
     pub on_disconnect: OnDisconnect,
-    /// Policy `cancel`: how long a reader may be away.
+    /// Policy `cancel`, and `auto` where it cancels: how long a reader may be away.
     pub grace_ms: u64,
     /// Whether a cancelled generation's output stays readable.
     pub keep_partial: bool,
@@ -177,4 +179,8 @@ pub struct Terms {
     /// What kind of work the route does.
     #[serde(default)]
     pub workload: Workload,
+    /// What prices a disconnect. It is there under every policy: `auto` acts by the price, the others only record it, so
+    /// that a tenant can see what another policy would have cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto: Option<AutoTerms>,
 }

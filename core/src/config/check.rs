@@ -3,12 +3,14 @@
 use super::choice::{ConfigCheck, TrialRequest, try_route};
 use super::document::{Node, Place};
 use super::fault::{ConfigFault, FaultCode, Faults};
-use super::origin::{is_loopback_origin, is_web_origin, is_webhook_url};
+use super::origin::is_loopback_origin;
 use super::routes::RouteCheck;
 use super::shape::Schema;
 use super::version::etag_of;
-use super::{Limits, Provider, TenantConfig};
+use super::{Operator, TenantConfig};
 use crate::glob::globs_meet;
+use crate::origin::Origin;
+use crate::webhook::check_url;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -40,7 +42,7 @@ pub struct Reading {
 
 /// Reads a tenant's document and checks it against the operator's tables.
 #[must_use]
-pub fn read_config(text: &str, providers: &[Provider], limits: &Limits) -> Reading {
+pub fn read_config(text: &str, operator: &Operator<'_>) -> Reading {
     let document: Node = match serde_json::from_str(text) {
         Ok(document) => document,
         Err(error) => return refused(FaultCode::Malformed, format!("not JSON: {error}")),
@@ -55,7 +57,7 @@ pub fn read_config(text: &str, providers: &[Provider], limits: &Limits) -> Readi
         Ok(config) => config,
         Err(error) => return refused(FaultCode::WrongType, error.to_string()),
     };
-    check_meaning(&config, providers, limits, &mut faults);
+    check_meaning(&config, operator, &mut faults);
     let (errors, warnings) = faults.into_lists();
     let accepted = errors.is_empty().then(|| {
         let document = document.into_value().to_string();
@@ -66,13 +68,9 @@ pub fn read_config(text: &str, providers: &[Provider], limits: &Limits) -> Readi
 
 /// Reads a document without taking it, and tells which route would take a request.
 #[must_use]
-pub fn check_config(
-    text: &str,
-    request: Option<&TrialRequest>,
-    providers: &[Provider],
-    limits: &Limits,
-) -> ConfigCheck {
-    let Reading { errors, warnings, accepted } = read_config(text, providers, limits);
+pub fn check_config(text: &str, request: Option<&TrialRequest>, operator: &Operator<'_>) -> ConfigCheck {
+    let Reading { errors, warnings, accepted } = read_config(text, operator);
+    let providers = operator.providers;
     let route = accepted.zip(request).map(|(accepted, request)| try_route(&accepted.config, providers, request));
     ConfigCheck { errors, warnings, route }
 }
@@ -82,7 +80,7 @@ fn refused(code: FaultCode, reason: String) -> Reading {
     Reading { errors: Vec::from([fault]), warnings: Vec::new(), accepted: None }
 }
 
-fn check_meaning(config: &TenantConfig, providers: &[Provider], limits: &Limits, faults: &mut Faults<'_>) {
+fn check_meaning(config: &TenantConfig, operator: &Operator<'_>, faults: &mut Faults<'_>) {
     let root = Place::default();
     let routes = root.member("routes");
     if config.routes.is_empty() {
@@ -91,7 +89,7 @@ fn check_meaning(config: &TenantConfig, providers: &[Provider], limits: &Limits,
     }
     for (index, route) in config.routes.iter().enumerate() {
         let check = RouteCheck { place: routes.item(index), route, policies: route.policies() };
-        check.run(providers, faults);
+        check.run(operator.providers, faults);
         let twin = config.routes.iter().take(index).position(|earlier| earlier.name == route.name);
         if let Some(twin) = twin {
             let place = check.place.member("name");
@@ -106,17 +104,11 @@ fn check_meaning(config: &TenantConfig, providers: &[Provider], limits: &Limits,
         }
     }
     check_default_route(config, faults);
-    check_budget(config, providers, limits, faults);
+    check_budget(config, operator, faults);
     check_origins(config, faults);
-    if let Some(webhook) = config.webhook.as_ref().filter(|webhook| !is_webhook_url(&webhook.url)) {
+    if let Some(fault) = config.webhook.as_ref().and_then(|webhook| check_url(&webhook.url, operator.reach).err()) {
         let place = root.member("webhook").member("url");
-        let plain = webhook.url.starts_with("http://");
-        let reason = if plain {
-            "must be `https`; `http` is for loopback addresses"
-        } else {
-            "must be an https URL without user and fragment"
-        };
-        faults.error(&place, &[], FaultCode::Malformatted, reason.to_string());
+        faults.error(&place, &[], FaultCode::Malformatted, fault.message().to_string());
     }
     let detached = config.detached_max.filter(|max| *max > config.concurrency);
     if let Some(max) = detached {
@@ -143,8 +135,9 @@ fn check_default_route(config: &TenantConfig, faults: &mut Faults<'_>) {
 
 /// Seed 1's "temporary over-reservation": a hold is the worst case, and a period whose limit is below it takes no request
 /// of that size.
-fn check_budget(config: &TenantConfig, providers: &[Provider], limits: &Limits, faults: &mut Faults<'_>) {
+fn check_budget(config: &TenantConfig, operator: &Operator<'_>, faults: &mut Faults<'_>) {
     let Some(budget) = config.budget else { return };
+    let Operator { providers, limits, .. } = operator;
     let root = Place::default();
     let worst = |(index, route): (usize, &crate::policy::Route)| {
         let provider = providers.iter().find(|provider| provider.name == route.provider)?;
@@ -171,10 +164,9 @@ fn check_origins(config: &TenantConfig, faults: &mut Faults<'_>) {
     let origins = Place::default().member("allowed_origins");
     for (index, origin) in config.allowed_origins.iter().enumerate() {
         let place = origins.item(index);
-        if !is_web_origin(origin) {
-            let reason = "must be an origin as browsers write it: scheme and host in lower case, a port only where it is \
-                          not the scheme's own, nothing after it (`https://app.example`)";
-            faults.error(&place, &[], FaultCode::Malformatted, reason.to_string());
+        if let Err(fault) = Origin::parse(origin) {
+            let reason = format!("not an origin as browsers write it (`https://app.example`): {fault}");
+            faults.error(&place, &[], FaultCode::Malformatted, reason);
         } else if origin.starts_with("http://") && !is_loopback_origin(origin) {
             let reason = "pages of an `http` origin can be altered on their way".to_string();
             faults.warning(&place, &[], FaultCode::Insecure, reason);

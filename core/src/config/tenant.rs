@@ -5,6 +5,7 @@
 use super::choice::{Facts, Mismatch};
 use crate::money::Micros;
 use crate::policy::Route;
+use crate::webhook::WebhookConfig;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -33,52 +34,6 @@ pub struct Budget {
     pub period: Period,
 }
 
-/// What a webhook may be told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub enum WebhookEvent {
-    /// The provider completed.
-    #[serde(rename = "generation.finished")]
-    Finished,
-    /// It failed, or was never started.
-    #[serde(rename = "generation.failed")]
-    Failed,
-    /// It was stopped, by a request or by a disconnect.
-    #[serde(rename = "generation.cancelled")]
-    Cancelled,
-    /// The deadline was reached with an open outcome.
-    #[serde(rename = "generation.expired")]
-    Expired,
-    /// After the end the provider's outcome came to light.
-    #[serde(rename = "generation.late_completion")]
-    LateCompletion,
-    /// The evidence conflicts, or an operator is called: the hold is kept until one decides.
-    #[serde(rename = "generation.disputed")]
-    Disputed,
-}
-
-/// Where the tenant is told what became of its generations.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Webhook {
-    /// `https`, or `http` on a loopback address. No user and no fragment.
-    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 2048)))]
-    pub url: String,
-    /// The events that are sent; all of them when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(extend("uniqueItems" = true)))]
-    pub events: Option<Vec<WebhookEvent>>,
-}
-
-impl Webhook {
-    /// Whether it is told of an event.
-    #[must_use]
-    pub fn takes(&self, event: WebhookEvent) -> bool {
-        self.events.as_ref().is_none_or(|events| events.contains(&event))
-    }
-}
-
 /// A tenant's configuration. It takes effect with the next request; what runs goes on under the version that it was
 /// admitted under.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -101,12 +56,12 @@ pub struct TenantConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(max = 100_000)))]
     pub detached_max: Option<u32>,
-    /// Origins whose pages may call from a browser, as a browser writes them: `https://app.example`. None by default.
+    /// Origins whose pages may use the API from a browser, as browsers write them: `https://app.example`. None by default.
     #[cfg_attr(feature = "schema", schemars(length(max = 64), extend("uniqueItems" = true)))]
     pub allowed_origins: Vec<String>,
     /// Where the tenant is told what became of its generations.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub webhook: Option<Webhook>,
+    pub webhook: Option<WebhookConfig>,
 }
 
 impl Default for TenantConfig {

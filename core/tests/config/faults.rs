@@ -163,6 +163,7 @@ fn contradictions() {
                    has left: at most 28000, or `cancel` with `allow_override` `false`";
     for (members, expected) in [
         (edge(json!({ "on_disconnect": "detach", "total_ms": 28_001, "artifact": { "has_home": true } })), format!("routes[0].total_ms | contradiction | 28001 | {ceiling}")),
+        (edge(json!({ "on_disconnect": "auto", "allow_override": false, "total_ms": 28_001 })), format!("routes[0].total_ms | contradiction | 28001 | {ceiling}")),
         // The preset is above it too, and it is the route's own word that is missing.
         (edge(json!({})), format!("routes[0].total_ms | contradiction |  | {ceiling}")),
         (edge(json!({ "total_ms": 28_000, "grace_ms": 1 })), "routes[0].grace_ms | contradiction | 1 | owner `edge` has no grace: its one client cannot come back to a running stream".into()),
@@ -191,23 +192,26 @@ fn contradictions() {
     assert_eq!(error(&twins), "routes[2].name | duplicate | \"a\" | routes[0] has this name already");
     let long = with_route(json!({ "match": { "model": "m", "header": { "x-a": "v".repeat(257) } } }));
     assert!(error(&long).ends_with("…\" | a value of more than 256 bytes takes no part in routing"));
-    let origin = "must be an origin as browsers write it: scheme and host in lower case, a port only where it is not the scheme's \
-                  own, nothing after it (`https://app.example`)";
-    let url = "must be an https URL without user and fragment";
+    let origin = |fault: &str| format!("not an origin as browsers write it (`https://app.example`): {fault}");
+    let after = origin("its host must be one name or address, in lower case, with nothing after it");
     for (document, expected) in [
         (
             json!({ "allowed_origins": ["https://app.example", "https://app.example/"] }),
-            format!("allowed_origins[1] | malformatted | \"https://app.example/\" | {origin}"),
+            format!("allowed_origins[1] | malformatted | \"https://app.example/\" | {after}"),
         ),
-        (json!({ "allowed_origins": ["*"] }), format!("allowed_origins[0] | malformatted | \"*\" | {origin}")),
+        (
+            json!({ "allowed_origins": ["*"] }),
+            format!("allowed_origins[0] | malformatted | \"*\" | {}", origin("it must be https://host or http://host")),
+        ),
         (
             json!({ "webhook": { "url": "http://app.example/" } }),
-            "webhook.url | malformatted | \"http://app.example/\" | must be `https`; `http` is for loopback addresses"
-                .into(),
+            "webhook.url | malformatted | \"http://app.example/\" | The URL must begin with https://.".into(),
         ),
         (
             json!({ "webhook": { "url": "https://u:s@app.example/" } }),
-            format!("webhook.url | malformatted | \"https://u:s@app.example/\" | {url}"),
+            format!(
+                "webhook.url | malformatted | \"https://u:s@app.example/\" | The URL has a user name or a password."
+            ),
         ),
     ] {
         assert_eq!(error(&document), expected);

@@ -42,7 +42,7 @@ fn route() -> impl Strategy<Value = Map<String, Value>> {
     members(vec![
         ("match", matches),
         ("workload", word(&["chat", "batch", "agentic"])),
-        ("on_disconnect", word(&["cancel", "detach"])),
+        ("on_disconnect", word(&["cancel", "detach", "auto"])),
         ("allow_override", flag()),
         ("grace_ms", number(0, 3_600_000)),
         ("max_output_tokens", number(1, 1_000_000_000)),

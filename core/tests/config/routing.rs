@@ -2,15 +2,22 @@
 
 use super::world::{providers, route};
 use holdfast_core::config::{
-    ChosenBy, ConfigCheck, Limits, Mismatch, RouteTrial, TenantConfig, TrialRequest, check_config,
+    ChosenBy, ConfigCheck, Limits, Mismatch, Operator, RouteTrial, TenantConfig, TrialRequest, check_config,
 };
 use holdfast_core::economics::Workload;
 use holdfast_core::policy::{OnDisconnect, OnExpiry, Owner, Policies, Route, RouteMatch, SlotOnExpiry};
+use holdfast_core::webhook::Reach;
 use serde_json::{Value, json};
 
 fn check(document: &Value, request: Value) -> ConfigCheck {
     let request: TrialRequest = serde_json::from_value(request).unwrap();
-    check_config(&document.to_string(), Some(&request), &providers(), &Limits::default())
+    checked(document, Some(&request))
+}
+
+fn checked(document: &Value, request: Option<&TrialRequest>) -> ConfigCheck {
+    let (providers, limits) = (providers(), Limits::default());
+    let operator = Operator { providers: &providers, limits: &limits, reach: Reach::Public };
+    check_config(&document.to_string(), request, &operator)
 }
 
 fn trial(document: &Value, request: Value) -> RouteTrial {
@@ -103,7 +110,7 @@ fn no_route_of_a_faulty_document() {
     faulty["concurrency"] = json!(0);
     let answer = check(&faulty, json!({ "model": "gpt-4" }));
     assert_eq!((answer.errors.len(), answer.route), (1, None));
-    let without = check_config(&document().to_string(), None, &providers(), &Limits::default());
+    let without = checked(&document(), None);
     assert_eq!((without.errors.len(), without.route), (0, None));
 }
 

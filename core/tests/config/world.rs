@@ -1,6 +1,7 @@
 //! The operator's tables that documents are checked against.
 
-use holdfast_core::config::{ConfigFault, Limits, Provider, Reading, parse_providers, read_config};
+use holdfast_core::config::{ConfigFault, Limits, Operator, Provider, Reading, parse_providers, read_config};
+use holdfast_core::webhook::Reach;
 use serde_json::{Value, json};
 
 /// `p` has prices for `gpt-*` and `m`, one micro-USD per token; `bare` has none.
@@ -19,7 +20,8 @@ pub(crate) fn read(document: &Value) -> Reading {
 }
 
 pub(crate) fn read_text(text: &str) -> Reading {
-    read_config(text, &providers(), &Limits { body_max_bytes: 1_000, ..Limits::default() })
+    let limits = Limits { body_max_bytes: 1_000, ..Limits::default() };
+    read_config(text, &Operator { providers: &providers(), limits: &limits, reach: Reach::Public })
 }
 
 /// A route without any fault, with some members in place of others.

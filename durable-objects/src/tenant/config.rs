@@ -1,10 +1,11 @@
 //! The tenant's document: every version is kept; the parsed current one is kept in memory for as long as it stands.
 
+use super::webhooks::reach;
 use super::{Failure, Tenant};
 use crate::sql;
 use holdfast_core::config::{
-    Condition, ConfigCheck, ConfigEntry, ConfigVersion, Reading, TenantConfig, TrialRequest, check_config, put,
-    read_config,
+    Condition, ConfigCheck, ConfigEntry, ConfigVersion, Operator, Reading, TenantConfig, TrialRequest, check_config,
+    put, read_config,
 };
 use holdfast_core::refusal::Refusal;
 use holdfast_core::tenant::account::Account;
@@ -26,6 +27,12 @@ impl Tenant {
         Ok(self.settings.keep_config(account.config_version, config))
     }
 
+    /// What of the operator's a document is checked against.
+    fn operator(&self) -> std::result::Result<Operator<'_>, Refusal> {
+        let (providers, limits) = (self.settings.providers(&self.env)?, self.settings.limits(&self.env)?);
+        Ok(Operator { providers, limits, reach: reach(&self.env) })
+    }
+
     fn current_config(&self, account: &Account) -> Result<ConfigVersion> {
         if account.config_version == 0 {
             return Ok(ConfigVersion::none(account.created_at));
@@ -35,8 +42,7 @@ impl Tenant {
     }
 
     pub(super) fn put_config(&self, account: Account, text: &str, condition: &Condition, now: UnixMillis) -> Answer {
-        let (providers, limits) = (self.settings.providers(&self.env)?, self.settings.limits(&self.env)?);
-        let Reading { errors, warnings, accepted } = read_config(text, providers, limits);
+        let Reading { errors, warnings, accepted } = read_config(text, &self.operator()?);
         let Some(accepted) = accepted else {
             return Ok(TenantReply::ConfigChecked(Box::new(ConfigCheck { errors, warnings, route: None })));
         };
@@ -67,12 +73,11 @@ impl Tenant {
         document: Option<String>,
         request: Option<&TrialRequest>,
     ) -> Answer {
-        let (providers, limits) = (self.settings.providers(&self.env)?, self.settings.limits(&self.env)?);
         let document = match document {
             Some(document) => document,
             None => self.current_config(account)?.document,
         };
-        let check = check_config(&document, request, providers, limits);
+        let check = check_config(&document, request, &self.operator()?);
         Ok(TenantReply::ConfigChecked(Box::new(check)))
     }
 }
