@@ -217,7 +217,7 @@ impl GenerationView {
             settled: reservation.acknowledged_at.is_some(),
             usage: reservation.usage,
             cost: CostView {
-                hold_micros: reservation.terms.hold,
+                hold_micros: reservation.hold(),
                 settled_micros: reservation.cost,
                 estimated: reservation.usage.is_some_and(|usage| !usage.is_exact()),
             },
