@@ -174,21 +174,6 @@ pub struct Operator<'a> {
     pub reach: Reach,
 }
 
-/// Reads a tenant's document and checks it against the providers, with the bounds and the reach of a deployment that
-/// leaves them as they are.
-///
-/// # Errors
-/// [`ConfigError`] that names every fault.
-pub fn parse_tenant_config(json: &str, providers: &[Provider]) -> Result<TenantConfig, ConfigError> {
-    let reading = read_config(json, &Operator { providers, limits: &Limits::default(), reach: Reach::Public });
-    let faults = || {
-        let faults: Vec<String> =
-            reading.errors.iter().map(|fault| format!("{}: {}", fault.path, fault.reason)).collect();
-        ConfigError(faults.join("; "))
-    };
-    reading.accepted.as_ref().map(|accepted| accepted.config.clone()).ok_or_else(faults)
-}
-
 /// The provider of a name.
 ///
 /// # Errors
@@ -235,14 +220,9 @@ mod tests {
 
     #[test]
     fn faults_are_named() {
-        let providers =
-            parse_providers(r#"[{"name":"p","origin":"https://p.example","dialect":"openai-chat","secret":"K"}]"#)
-                .unwrap();
-        let tenant = |routes: &str| parse_tenant_config(&format!(r#"{{"routes":[{routes}]}}"#), &providers);
-        assert!(tenant(r#"{"name":"r","provider":"p"}"#).is_ok());
-        let ConfigError(message) = tenant(r#"{"name":"r","provider":"q"}"#).unwrap_err();
-        assert_eq!(message, "routes[0].provider: no provider is called `q`");
-        assert!(tenant(r#"{"name":"r","provider":"p","grace":1}"#).is_err(), "a misspelt member is refused");
+        let twice = r#"{"name":"p","origin":"https://p.example","dialect":"openai-chat","secret":"K"}"#;
+        let ConfigError(message) = parse_providers(&format!("[{twice},{twice}]")).unwrap_err();
+        assert_eq!(message, "PROVIDERS: name `p` is given twice");
         assert!(parse_limits(Some(r#"{"batch_ms":0}"#)).is_err());
         assert!(parse_limits(Some(r#"{"body_ms":0}"#)).is_err());
         assert!(parse_limits(Some(r#"{"webhook_schedule_ms":[]}"#)).is_err());

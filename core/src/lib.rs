@@ -39,6 +39,7 @@
 //!
 //! | question | module |
 //! |---|---|
+//! | what may a tenant's document say, and which route takes a request? | [`config`], [`policy`] |
 //! | may this request run, and what does it hold? | [`tenant`] |
 //! | what happens to a generation from start to settlement? | [`reservation`] |
 //! | what becomes of a hold whose outcome is open? | [`reconcile`] |

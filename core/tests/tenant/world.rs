@@ -1,7 +1,7 @@
 //! A tenant's rows in memory, kept as the object keeps them in SQLite: load, apply, store.
 
 use holdfast_core::audit::{AuditRow, ChainHead};
-use holdfast_core::config::{Limits, Provider, TenantConfig, parse_providers, parse_tenant_config};
+use holdfast_core::config::{Limits, Operator, Provider, TenantConfig, parse_providers, read_config};
 use holdfast_core::ids::{AttemptId, GenerationId, Identity, ReservationId, TenantId};
 use holdfast_core::key::KeyDigest;
 use holdfast_core::ledger::{InvoiceLine, LedgerEntry, Posting, PostingKind, ReasonCode, UsageRecord, posting_id};
@@ -13,6 +13,7 @@ use holdfast_core::tenant::{
     RunRow, SettleContext, SettlementRows, TenantState, admit, extend, route_of, settle,
 };
 use holdfast_core::time::UnixMillis;
+use holdfast_core::webhook::Reach;
 use std::collections::BTreeMap;
 
 pub(crate) const PATH: &str = "/v1/chat/completions";
@@ -35,7 +36,11 @@ pub(crate) fn config(grant: u64, limit: u64, concurrency: u32, routes: &str) -> 
     let json = format!(
         r#"{{"budget":{{"limit_micros":{limit},"period":"day"}},"concurrency":{concurrency},"routes":[{routes}]}}"#
     );
-    Setup { grant: micros(grant), config: parse_tenant_config(&json, &providers()).unwrap() }
+    let (providers, limits) = (providers(), Limits::default());
+    let operator = Operator { providers: &providers, limits: &limits, reach: Reach::Public };
+    let reading = read_config(&json, &operator);
+    let accepted = reading.accepted.unwrap_or_else(|| panic!("{:#?}", reading.errors));
+    Setup { grant: micros(grant), config: accepted.config }
 }
 
 /// What a tenant begins with.

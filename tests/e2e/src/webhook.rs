@@ -151,12 +151,14 @@ impl Client {
     /// Points the webhook of the tenant's configuration to a URL.
     #[must_use]
     pub fn put_webhook(&self, webhook: &Value) -> crate::Reply {
-        let mut config = self.get("/v1/config").expect(200).json()["config"].take();
+        let current = self.get("/v1/config").expect(200);
+        let mut config = current.json();
         match webhook {
             Value::Null => drop(config.as_object_mut().and_then(|config| config.remove("webhook"))),
             webhook => config["webhook"] = webhook.clone(),
         }
-        self.send_json("PUT", "/v1/config", &config)
+        let put = self.authorized("PUT", "/v1/config").header("If-Match", current.required("etag"));
+        self.call(&put.json(&config))
     }
 
     /// Makes a new signing secret; the old one signs besides for so long.
