@@ -2,6 +2,7 @@
 
 use crate::accounts::{self, Actor};
 use crate::admin::{self, AdminPath};
+use crate::configuration::{self, ConfigPath};
 use crate::cors::{self, Page};
 use crate::error::EdgeError;
 use crate::respond::{self, ErrorForm};
@@ -30,7 +31,7 @@ enum Endpoint<'a> {
     Audit,
     Balance,
     ChatCompletions,
-    Config,
+    Config(ConfigPath<'a>),
     Generation(&'a str),
     GenerationCancel(&'a str),
     GenerationResult(&'a str),
@@ -67,7 +68,6 @@ impl<'a> Endpoint<'a> {
         match path {
             proxy::CHAT_COMPLETIONS => Some(Self::ChatCompletions),
             "/v1/balance" => Some(Self::Balance),
-            "/v1/config" => Some(Self::Config),
             "/v1/keys" => Some(Self::Keys),
             "/v1/generations" => Some(Self::Generations),
             "/v1/audit" => Some(Self::Audit),
@@ -93,6 +93,9 @@ impl<'a> Endpoint<'a> {
         if let Some(rest) = path.strip_prefix("/admin/") {
             return AdminPath::at(rest).map(Self::Admin);
         }
+        if let Some(rest) = path.strip_prefix("/v1/config") {
+            return ConfigPath::at(rest).map(Self::Config);
+        }
         if let Some(rest) = path.strip_prefix("/v1/webhook") {
             return WebhookPath::at(rest).map(Self::Webhook);
         }
@@ -113,7 +116,7 @@ impl<'a> Endpoint<'a> {
         match self {
             Self::Admin(path) => path.methods(),
             Self::ChatCompletions | Self::GenerationCancel(_) | Self::Tokens => &["POST"],
-            Self::Config => &["GET", "PUT"],
+            Self::Config(path) => path.methods(),
             Self::Key(_) => &["DELETE"],
             Self::Keys => &["GET", "POST"],
             Self::Webhook(path) => path.methods(),
@@ -232,8 +235,7 @@ async fn serve(endpoint: Endpoint<'_>, request: Request, env: &Env, context: &Co
     let reads = request.inner().method() == "GET";
     match endpoint {
         Endpoint::Admin(path) => admin::serve(path, request, env).await,
-        Endpoint::Config if reads => accounts::show_config(&Actor::of_key(&request, env)?, env).await,
-        Endpoint::Config => accounts::put_config(&Actor::of_key(&request, env)?, request, env).await,
+        Endpoint::Config(path) => configuration::serve(path, &Actor::of_key(&request, env)?, request, env).await,
         Endpoint::Key(id) => accounts::revoke_key(&Actor::of_key(&request, env)?, env, id).await,
         Endpoint::Keys if reads => accounts::list_keys(&Actor::of_key(&request, env)?, env).await,
         Endpoint::Keys => accounts::issue_key(&Actor::of_key(&request, env)?, request, env).await,
@@ -320,9 +322,14 @@ mod tests {
             ("GET", "/v1/webhook", to(Endpoint::Webhook(WebhookPath::Show))),
             ("GET", "/v1/webhook/rotate", WrongMethod(Endpoint::Webhook(WebhookPath::Rotate))),
             ("GET", "/v1/webhooks", Nowhere),
-            ("PUT", "/v1/config", to(Endpoint::Config)),
             ("GET", "/v1/policy", to(Endpoint::Policy)),
             ("PUT", "/v1/policy", WrongMethod(Endpoint::Policy)),
+            ("PUT", "/v1/config", to(Endpoint::Config(ConfigPath::Document))),
+            ("GET", "/v1/config/versions", to(Endpoint::Config(ConfigPath::Versions))),
+            ("POST", "/v1/config/check", to(Endpoint::Config(ConfigPath::Check))),
+            ("PUT", "/v1/config/check", WrongMethod(Endpoint::Config(ConfigPath::Check))),
+            ("GET", "/v1/configuration", Nowhere),
+            ("GET", "/config.schema.json", Asset),
             ("POST", "/admin/tenants", to(Endpoint::Admin(AdminPath::Tenants))),
             ("DELETE", "/admin/tenants", WrongMethod(Endpoint::Admin(AdminPath::Tenants))),
             ("GET", "/admin/other", Nowhere),

@@ -10,6 +10,7 @@ pub use books::{
     BooksCall, BooksReply, GenerationFilter, HoldName, LedgerFilter, PAGE_DEFAULT, PAGE_MAX, Paging, RecordsOf, Span,
 };
 
+use crate::config::{Condition, ConfigCheck, ConfigEntry, ConfigFault, ConfigVersion, TrialRequest};
 use crate::ids::{AttemptId, GenerationId, Identity, TenantId, TokenId};
 use crate::key::KeyDigest;
 use crate::ledger::Posting;
@@ -187,13 +188,36 @@ pub enum AccountCall {
         /// Which.
         id: String,
     },
-    /// Replace the configuration.
+    /// Replace the configuration. The same document put again is the same version.
     PutConfig {
         /// The document.
         document: String,
+        /// What must hold.
+        condition: Condition,
     },
-    /// The configuration.
-    ShowConfig,
+    /// A version of the configuration.
+    ShowConfig {
+        /// Which; the current one when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<u64>,
+    },
+    /// The versions, the latest first.
+    ListConfigs {
+        /// From before this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<u64>,
+        /// At most so many.
+        limit: u32,
+    },
+    /// What is wrong with a document, and which route would take a request? Nothing is stored.
+    CheckConfig {
+        /// The document; the current one when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        document: Option<String>,
+        /// The request.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<TrialRequest>,
+    },
 }
 
 /// The answer of a TenantObject.
@@ -225,13 +249,22 @@ pub enum TenantReply {
         /// In the order in which they were issued.
         keys: Vec<KeyView>,
     },
-    /// The configuration.
-    Config {
-        /// Its version; 0 before the first.
-        version: u64,
-        /// The document.
-        document: String,
+    /// A version of the configuration; 0 before the first.
+    Config(Box<ConfigVersion>),
+    /// The configuration is in force, now or before.
+    ConfigPut {
+        /// Its version.
+        entry: ConfigEntry,
+        /// What works, and hardly as it was meant.
+        warnings: Vec<ConfigFault>,
     },
+    /// Versions of the configuration.
+    Configs {
+        /// The latest first.
+        entries: Vec<ConfigEntry>,
+    },
+    /// A document was checked; one with errors was not stored.
+    ConfigChecked(Box<ConfigCheck>),
     /// Every posting is applied, now or before.
     Settled,
     /// The webhook after a call on it.

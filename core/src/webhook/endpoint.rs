@@ -34,12 +34,19 @@ pub enum EndpointStatus {
 
 /// A webhook as the tenant's configuration has it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(description = "Where the tenant is told what became of its generations."))]
 #[serde(deny_unknown_fields)]
 pub struct WebhookConfig {
     /// The URL; see [`check_url`].
+    #[cfg_attr(
+        feature = "schema",
+        schemars(length(min = 1, max = 2048), description = "A public host by https, without user and fragment.")
+    )]
     pub url: String,
     /// The types that are wanted; all of them when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(extend("uniqueItems" = true)))]
     pub events: Vec<EventType>,
 }
 

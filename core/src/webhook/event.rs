@@ -17,6 +17,7 @@ pub const BODY_MAX_BYTES: usize = 20_000;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum EventType {
     /// The provider completed.
     #[serde(rename = "generation.finished")]
@@ -39,6 +40,7 @@ pub enum EventType {
     Disputed,
     /// Sent on demand, to see whether it arrives. It is about no generation.
     #[serde(rename = "webhook.test")]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     Test,
 }
 

@@ -28,18 +28,12 @@ const FORGET_MAX: u32 = 20;
 const PAGE_MAX: u32 = 100;
 
 /// Whether this deployment may call its own machine.
-fn reach(env: &worker::Env) -> Reach {
+pub(super) fn reach(env: &worker::Env) -> Reach {
     if settings::is_local(env) { Reach::Local } else { Reach::Public }
 }
 
 /// Calls of the tenant and of its generations.
 impl Tenant {
-    /// Refuses a URL that may not be called, before it is stored.
-    pub(super) fn check_webhook_url(&self, url: &str) -> core::result::Result<(), Refusal> {
-        let refused = |fault| Refusal::InvalidSetting { what: format!("`webhook.url`: {fault}") };
-        holdfast_core::webhook::check_url(url, reach(&self.env)).map_err(refused)
-    }
-
     /// Where the tenant is told, as configured now and with what happened to that URL.
     fn endpoint(&self) -> core::result::Result<Option<Endpoint>, Failure> {
         let Some(account) = self.account()? else { return Ok(None) };
