@@ -12,7 +12,7 @@ use crate::policy::Terms;
 use crate::refusal::Refusal;
 use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, RunEnd, UpstreamEnd};
 use crate::tenant::account::{AccountView, Authority, KeyView, NewKey, Status};
-use crate::tenant::{Admit, Admitted, Extend, PolicyReport};
+use crate::tenant::{Admit, Admitted, Extend};
 use crate::time::UnixMillis;
 use crate::view::{BalanceView, GenerationView};
 use alloc::boxed::Box;
@@ -158,8 +158,11 @@ pub enum TenantReply {
     Settled,
     /// It is noted, now or before.
     Noted,
-    /// The report.
-    Policy(Box<PolicyReport>),
+    /// The report: [`crate::tenant::PolicyReport`] as text, which the edge hands on as it is.
+    Policy {
+        /// The document.
+        document: String,
+    },
     /// The hold is extended by the amount asked for, now or before.
     Extended,
     /// Refused; nothing changed.
