@@ -1,7 +1,7 @@
 //! Requests that go to a provider: admit first, then start. Nothing is sent upstream before the hold is placed, and only
 //! an object or the edge's driver sends it.
 
-use crate::caller::Caller;
+use crate::caller::Bearer;
 use crate::edge_driver;
 use crate::error::EdgeError;
 use crate::request_headers::RequestOptions;
@@ -36,16 +36,16 @@ pub(crate) async fn chat_completions(
     context: &Context,
 ) -> Result<Response, EdgeError> {
     let (providers, limits) = (settings::providers(env)?, settings::limits(env)?);
-    let caller = Caller::of(env, request.headers())?;
+    let bearer = Bearer::of(env, &request)?;
     let options = RequestOptions::of(request.headers())?;
     let body = body::read_json(&mut request, &limits).await?;
     let chat = ChatRequest::parse(&body)?;
 
-    let run = settings::run_start(env, &caller.tenant, asker(&caller, &options), &chat.question())?;
-    let call = TenantCall::Admit(Box::new(admission(&caller, options, &chat, &body, run)));
+    let run = settings::run_start(env, &bearer.tenant, asker(&bearer, &options), &chat.question())?;
+    let call = TenantCall::Admit(Box::new(admission(&bearer, options, &chat, &body, run)));
     #[cfg(feature = "test-hooks")]
-    crate::test_hooks::lose_first_reply(&request, env, &caller.tenant, &call).await;
-    let admitted = admit(env, &caller, &call).await?;
+    crate::test_hooks::lose_first_reply(&request, env, &bearer.tenant, &call).await;
+    let admitted = admit(env, &bearer, &call).await?;
 
     #[cfg(feature = "test-hooks")]
     crate::test_hooks::stop_after_admit(&request)?;
@@ -56,20 +56,20 @@ pub(crate) async fn chat_completions(
 
 /// Who asks: the client's own name for its user, where it gives one; else whoever has this key. One key for all users
 /// makes all of them one asker.
-fn asker<'a>(caller: &'a Caller, options: &'a RequestOptions) -> &'a str {
-    options.routing.get(CLIENT_ID).map_or(caller.key.0.as_str(), String::as_str)
+fn asker<'a>(bearer: &'a Bearer, options: &'a RequestOptions) -> &'a str {
+    options.routing.get(CLIENT_ID).map_or_else(|| bearer.credential.name(), String::as_str)
 }
 
 /// The facts that admission needs. The ids are minted here, once: a repeated Admit carries the same.
-fn admission(caller: &Caller, options: RequestOptions, chat: &ChatRequest<'_>, body: &[u8], run: RunStart) -> Admit {
+fn admission(bearer: &Bearer, options: RequestOptions, chat: &ChatRequest<'_>, body: &[u8], run: RunStart) -> Admit {
     Admit {
         identity: Identity {
-            tenant: caller.tenant.clone(),
+            tenant: bearer.tenant.clone(),
             generation: GenerationId::from_random(random_bits()),
             reservation: ReservationId::from_random(random_bits()),
         },
         attempt: AttemptId::from_random(random_bits()),
-        key: caller.key.clone(),
+        key: bearer.credential.clone(),
         path: CHAT_COMPLETIONS.into(),
         model: chat.model().into(),
         streaming: chat.stream(),
@@ -89,8 +89,8 @@ fn random_bits() -> [u8; 16] {
     Uuid::new_v4().into_bytes()
 }
 
-async fn admit(env: &Env, caller: &Caller, call: &TenantCall) -> Result<Box<Admitted>, Refusal> {
-    match ask::tenant(env, &caller.tenant, call).await? {
+async fn admit(env: &Env, bearer: &Bearer, call: &TenantCall) -> Result<Box<Admitted>, Refusal> {
+    match bearer.ask(env, call).await? {
         TenantReply::Admitted(admitted) => Ok(admitted),
         _ => Err(ask::unexpected()),
     }

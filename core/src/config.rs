@@ -3,8 +3,11 @@
 
 use crate::dialect::Dialect;
 use crate::money::Micros;
+use crate::origin::Origin;
 use crate::policy::Route;
 use crate::pricing::PriceList;
+use crate::webhook::WebhookConfig;
+use crate::webhook::delivery::{ATTEMPTS_MAX, Schedule};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -71,12 +74,24 @@ pub struct TenantConfig {
     /// Routes; first match wins.
     #[serde(default)]
     pub routes: Vec<Route>,
+    /// Where the tenant is told what became of its generations; nowhere when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<WebhookConfig>,
+    /// Origins whose pages may use the API, as browsers write them; see [`crate::origin`]. None by default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_origins: Vec<String>,
 }
 
 impl Default for TenantConfig {
     /// A tenant that has configured nothing: no route takes any request.
     fn default() -> Self {
-        Self { budget: None, concurrency: default_concurrency(), routes: Vec::new() }
+        Self {
+            budget: None,
+            concurrency: default_concurrency(),
+            routes: Vec::new(),
+            allowed_origins: Vec::new(),
+            webhook: None,
+        }
     }
 }
 
@@ -110,6 +125,14 @@ pub struct Limits {
     pub start_grace_ms: u64,
     /// How long an idempotency key is kept after its generation was settled.
     pub idempotency_ms: u64,
+    /// Delays before the attempts to deliver an event to a tenant's webhook: their number is the number of attempts.
+    pub webhook_schedule_ms: Schedule,
+    /// How long a webhook may take to answer.
+    pub webhook_timeout_ms: u64,
+    /// How long a replaced webhook secret signs besides the new one.
+    pub webhook_rotation_ms: u64,
+    /// How long an event that was delivered, or a dead letter, is kept.
+    pub webhook_keep_ms: u64,
 }
 
 impl Default for Limits {
@@ -126,6 +149,10 @@ impl Default for Limits {
             heartbeat_ms: 30_000,
             start_grace_ms: 30_000,
             idempotency_ms: 86_400_000,
+            webhook_schedule_ms: Schedule::default(),
+            webhook_timeout_ms: 15_000,
+            webhook_rotation_ms: 86_400_000,
+            webhook_keep_ms: 2_592_000_000,
         }
     }
 }
@@ -181,6 +208,10 @@ pub fn parse_tenant_config(json: &str, providers: &[Provider]) -> Result<TenantC
     if config.concurrency == 0 {
         return Err(ConfigError("configuration: `concurrency` must be above zero".into()));
     }
+    for origin in &config.allowed_origins {
+        Origin::parse(origin)
+            .map_err(|fault| ConfigError(format!("configuration: `allowed_origins`: `{origin}`: {fault}")))?;
+    }
     for route in &config.routes {
         let complaint = match route.contradiction() {
             Some(reason) => Some(reason.to_string()),
@@ -213,11 +244,16 @@ pub fn parse_limits(json: Option<&str>) -> Result<Limits, ConfigError> {
         ("batch_ms", limits.batch_ms),
         ("heartbeat_ms", limits.heartbeat_ms),
         ("start_grace_ms", limits.start_grace_ms),
+        ("webhook_timeout_ms", limits.webhook_timeout_ms),
+        ("webhook_keep_ms", limits.webhook_keep_ms),
     ]
     .into_iter()
     .find(|(_, value)| *value == 0);
     match zero {
         Some((name, _)) => Err(ConfigError(format!("LIMITS: `{name}` must be above zero"))),
+        None if !limits.webhook_schedule_ms.is_valid() => {
+            Err(ConfigError(format!("LIMITS: `webhook_schedule_ms` must have 1 to {ATTEMPTS_MAX} delays")))
+        }
         None => Ok(limits),
     }
 }
@@ -277,6 +313,8 @@ mod tests {
         assert!(tenant(r#"{"name":"r","provider":"p","grace":1}"#).is_err(), "a misspelt member is refused");
         assert!(parse_limits(Some(r#"{"batch_ms":0}"#)).is_err());
         assert!(parse_limits(Some(r#"{"body_ms":0}"#)).is_err());
+        assert!(parse_limits(Some(r#"{"webhook_schedule_ms":[]}"#)).is_err());
+        assert!(parse_limits(Some(r#"{"webhook_schedule_ms":[0,1]}"#)).is_ok());
         assert_eq!(parse_limits(None), Ok(Limits::default()));
     }
 }

@@ -1,19 +1,26 @@
-//! What the API shows of a generation and of a tenant's balance. Pure projections of the aggregates.
+//! What the API shows of a generation, of a tenant's balance and of its books. Pure projections of the aggregates.
+
+mod balance;
+mod books;
+mod page;
+
+pub use balance::{BalanceView, CheckView, Consistency, HoldView, OpenTotals, RouteSlots};
+pub use books::{BalancesView, GenerationSummary, InvoiceLineView, LedgerCheckView, LedgerEntryView, UsageRecordView};
+pub use page::{Cursor, List, MalformedCursor, Page};
 
 use crate::ids::{AttemptId, GenerationId, ReservationId};
-use crate::ledger::{Balances, ReasonCode};
+use crate::ledger::ReasonCode;
 use crate::money::Micros;
 use crate::policy::{OnDisconnect, Owner, Terms};
 use crate::reservation::{
     Aggregate, Assessment, Attempt, ConnectionState, Lifecycle, LogFacts, Reservation, Settlement, Tombstone,
     UpstreamState,
 };
-use crate::tenant::{Admitted, Hold, TenantState};
+use crate::tenant::Admitted;
 use crate::time::UnixMillis;
 use crate::usage::Metered;
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// Who reads.
@@ -230,79 +237,6 @@ impl GenerationView {
             reason: reservation.reason,
             ended_at: reservation.ended_at,
             ..base
-        }
-    }
-}
-
-/// An open hold as the API shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct HoldView {
-    /// Its reservation.
-    pub reservation_id: ReservationId,
-    /// Its generation.
-    pub generation_id: GenerationId,
-    /// What is held now.
-    pub hold_micros: Micros,
-    /// When it was admitted.
-    pub admitted_at: UnixMillis,
-    /// When it is looked into, if it is still open.
-    pub due_at: UnixMillis,
-}
-
-/// Whether the balances agree with the postings and the holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct CheckView {
-    /// They agree.
-    pub consistent: bool,
-}
-
-/// A tenant's balance as the API shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct BalanceView {
-    /// `balance`.
-    pub object: String,
-    /// Credit given.
-    pub granted_micros: Micros,
-    /// Credit set aside.
-    pub held_micros: Micros,
-    /// Credit spent.
-    pub spent_micros: Micros,
-    /// What may still be held.
-    pub available_micros: Micros,
-    /// Open holds that have not given their slot back.
-    pub slots_in_use: u32,
-    /// The open holds, oldest first, at most a hundred.
-    pub holds: Vec<HoldView>,
-    /// Recomputed from postings and holds.
-    pub check: CheckView,
-}
-
-impl BalanceView {
-    /// The view of a tenant. `recomputed` are the balances over all postings, `open` the open holds, `slots` those that
-    /// have their slot, `open_sum` the total that is held (invariant 11).
-    #[must_use]
-    pub fn of(tenant: &TenantState, recomputed: &Balances, open: &[Hold], slots: u64, open_sum: Micros) -> Self {
-        let consistent = tenant.balances == *recomputed
-            && tenant.balances.held == open_sum
-            && u64::from(tenant.slots_in_use) == slots;
-        Self {
-            object: "balance".into(),
-            granted_micros: tenant.balances.granted,
-            held_micros: tenant.balances.held,
-            spent_micros: tenant.balances.spent,
-            available_micros: tenant.balances.available(),
-            slots_in_use: tenant.slots_in_use,
-            holds: open
-                .iter()
-                .map(|hold| HoldView {
-                    reservation_id: hold.identity.reservation.clone(),
-                    generation_id: hold.identity.generation.clone(),
-                    hold_micros: hold.held(),
-                    admitted_at: hold.admitted_at,
-                    due_at: hold.due_at,
-                })
-                .collect(),
-            check: CheckView { consistent },
         }
     }
 }

@@ -4,17 +4,27 @@
 //! A frame is the length of the JSON part (4 bytes, big endian), the JSON part, and raw bytes (a request body, a batch
 //! of output) that are never wrapped in JSON.
 
-use crate::ids::{AttemptId, GenerationId, Identity, TenantId};
+mod books;
+
+pub use books::{
+    BooksCall, BooksReply, GenerationFilter, HoldName, LedgerFilter, PAGE_DEFAULT, PAGE_MAX, Paging, RecordsOf, Span,
+};
+
+use crate::ids::{AttemptId, GenerationId, Identity, TenantId, TokenId};
 use crate::key::KeyDigest;
 use crate::ledger::Posting;
 use crate::money::Micros;
 use crate::policy::Terms;
 use crate::refusal::Refusal;
 use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, RunEnd, UpstreamEnd};
+use crate::signature::SecretText;
 use crate::tenant::account::{AccountView, Authority, KeyView, NewKey, Status};
+use crate::tenant::books::ReservationBooks;
 use crate::tenant::{Admit, Admitted, Extend};
 use crate::time::UnixMillis;
+use crate::token::{Claims, Credential, TokenRequest};
 use crate::view::{BalanceView, GenerationView};
+use crate::webhook::{DeliveryView, Notice, StateName, WebhookView};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -32,15 +42,15 @@ pub enum TenantCall {
     Admit(Box<Admit>),
     /// Is this key valid, and is this generation admitted?
     Authenticate {
-        /// The caller's key.
-        key: KeyDigest,
+        /// The caller's key or token. What is outside of a token's limits does not exist for it.
+        key: Credential,
         /// A generation that the caller names.
         generation: Option<GenerationId>,
     },
     /// Which generation runs or ran under this idempotency key, on any path?
     FindByIdempotencyKey {
-        /// The caller's key.
-        key: KeyDigest,
+        /// The caller's key or token. What is outside of a token's limits is not found.
+        key: Credential,
         /// The idempotency key.
         idempotency_key: String,
     },
@@ -48,6 +58,22 @@ pub enum TenantCall {
     Balance {
         /// The caller's key.
         key: KeyDigest,
+    },
+    /// A question about the tenant's books.
+    Books {
+        /// The caller's key.
+        key: KeyDigest,
+        /// What is asked.
+        question: Box<BooksCall>,
+    },
+    /// May this token be minted?
+    MintToken {
+        /// The key that mints it.
+        key: KeyDigest,
+        /// The token's name, made at the edge.
+        id: TokenId,
+        /// What is asked for.
+        request: Box<TokenRequest>,
     },
     /// An operator, or a key of role `admin`, acts on the account. The tenant that does not exist is refused, unless it
     /// is created.
@@ -77,8 +103,56 @@ pub enum TenantCall {
         /// Over how long a time, in milliseconds.
         window_ms: u64,
     },
+    /// A key of role `admin` acts on the tenant's webhook.
+    Webhook {
+        /// The caller's key.
+        key: KeyDigest,
+        /// What is to be done.
+        action: WebhookCall,
+    },
+    /// What a reservation tells about a change that has no posting. Idempotent by the notice's id.
+    Notify {
+        /// What is told, in order.
+        notices: Vec<Notice>,
+    },
     /// A further attempt is planned: may its hold be extended? Idempotent by reservation and epoch.
     Extend(Box<Extend>),
+}
+
+/// What can be done with a tenant's webhook. Where it points is configured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "webhook", rename_all = "snake_case")]
+pub enum WebhookCall {
+    /// Its state.
+    Show,
+    /// Replace the secret.
+    Rotate {
+        /// The new one, made by the edge.
+        secret: SecretText,
+        /// For how long the old one signs besides; the operator's limit when absent, and no more.
+        overlap_ms: Option<u64>,
+    },
+    /// It is there again.
+    Enable,
+    /// Send an event that says nothing but that it arrives.
+    Test {
+        /// Makes its id; letters and digits.
+        random: String,
+    },
+    /// Events in the order in which they were told.
+    List {
+        /// Only in this state.
+        state: Option<StateName>,
+        /// From behind this event on.
+        after: Option<String>,
+        /// At most so many.
+        limit: u32,
+    },
+    /// Send a dead letter again.
+    Replay {
+        /// The event.
+        id: String,
+    },
 }
 
 /// What can be done with an account.
@@ -140,6 +214,10 @@ pub enum TenantReply {
     },
     /// Balances and open holds.
     Balance(Box<BalanceView>),
+    /// What the books say.
+    Books(Box<BooksReply>),
+    /// What the token says that may be minted; the edge signs it.
+    Granted(Box<Claims>),
     /// The account after a call on it.
     Account(Box<AccountView>),
     /// The keys of the tenant, or the one that was issued or revoked.
@@ -156,7 +234,16 @@ pub enum TenantReply {
     },
     /// Every posting is applied, now or before.
     Settled,
-    /// It is noted, now or before.
+    /// The webhook after a call on it.
+    Webhook(Box<WebhookView>),
+    /// Events on their way, delivered or dead.
+    Deliveries {
+        /// In the order in which they were told.
+        deliveries: Vec<DeliveryView>,
+        /// There are more behind them.
+        has_more: bool,
+    },
+    /// What was told is noted, now or before, or nobody is to be told.
     Noted,
     /// The report: [`crate::tenant::PolicyReport`] as text, which the edge hands on as it is.
     Policy {
@@ -302,6 +389,8 @@ pub enum GenerationCall {
     Result,
     /// Somebody asks for cancellation.
     Cancel,
+    /// What does the reservation say about its hold?
+    Books,
     /// What became of this hold? One that was never started never will be.
     Resolve {
         /// What it was admitted under.
@@ -343,6 +432,8 @@ pub enum GenerationReply {
         /// The first request.
         cancellation: Option<Cancellation>,
     },
+    /// What the reservation says about its hold.
+    Books(Box<ReservationBooks>),
     /// The hold is resolved or its generation lives.
     Resolved,
     /// The reader's cursor lies beyond the end of the log.

@@ -37,17 +37,18 @@ impl Aggregate {
         heartbeat_ms: u64,
         now: UnixMillis,
     ) -> Result<Transition, Refusal> {
-        match self {
-            Self::Vacant => apply_vacant(command, now),
-            Self::Tombstone(tombstone) => tombstone.apply(command, now),
+        let transition = match self {
+            Self::Vacant => apply_vacant(command, now)?,
+            Self::Tombstone(tombstone) => tombstone.apply(command, now)?,
             Self::Live(live) => {
                 let transition = live.apply(command, log, heartbeat_ms, now)?;
                 if let Some(Self::Live(next)) = &transition.state {
                     machine::guard(live, next)?;
                 }
-                Ok(transition)
+                transition
             }
-        }
+        };
+        Ok(transition.announced(self, now))
     }
 }
 

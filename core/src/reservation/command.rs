@@ -13,6 +13,7 @@ use crate::ledger::Posting;
 use crate::money::Micros;
 use crate::policy::Terms;
 use crate::time::UnixMillis;
+use crate::webhook::Notice;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -150,9 +151,9 @@ pub enum Command {
         /// Who found it.
         by: ResolvedBy,
     },
-    /// The tenant has applied a posting.
+    /// The tenant has applied a posting, or taken a notice.
     Acknowledge {
-        /// Which.
+        /// Which; a notice by its own id.
         posting_id: String,
     },
     /// The tenant knows that the result was read after the end.
@@ -305,8 +306,10 @@ pub struct Transition {
     pub state: Option<Aggregate>,
     /// Rows for the history.
     pub history: Vec<HistoryRow>,
-    /// Rows for the outbox.
+    /// Rows for the outbox. What is told about the transition travels with the last one.
     pub postings: Vec<Posting>,
+    /// Rows for the outbox: what is told about a transition that has no posting.
+    pub notices: Vec<Notice>,
     /// Rows for the signals that were received.
     pub signals: Vec<SignalRow>,
     /// Rows for the operator's actions.
@@ -327,6 +330,7 @@ impl Transition {
             state: None,
             history: Vec::new(),
             postings: Vec::new(),
+            notices: Vec::new(),
             signals: Vec::new(),
             actions: Vec::new(),
             evidence: Vec::new(),
@@ -369,6 +373,7 @@ impl Transition {
         self.state.is_none()
             && self.history.is_empty()
             && self.postings.is_empty()
+            && self.notices.is_empty()
             && self.signals.is_empty()
             && self.actions.is_empty()
             && self.evidence.is_empty()

@@ -20,7 +20,9 @@
 //! | what a run tells about its route | `run_end` |
 //! | when is something due? | `deadlines` |
 //! | the record of a release | `record` |
+//! | what the tenant is told | `announce` |
 
+mod announce;
 mod apply;
 pub mod attempt;
 pub mod cancel;
@@ -50,7 +52,7 @@ pub use machine::lifecycle::Lifecycle;
 pub use machine::settlement::Settlement;
 pub use machine::upstream::UpstreamState;
 pub use operate::{ActionRow, Operation, OperatorAction};
-pub use outbox::{Delivery, RefusedDelivery};
+pub use outbox::{Delivery, Parcel, RefusedDelivery};
 pub use record::EvidenceRow;
 pub use run_end::RunEnd;
 pub use signal::{Report, Signal, SignalRow, Subject};
@@ -201,7 +203,7 @@ pub struct Reservation {
     /// Integrity reference of the last release record: what follows refers to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record_hash: Option<String>,
-    /// Postings on their way.
+    /// Postings and notices on their way.
     pub deliveries: Vec<Delivery>,
     /// Postings that the tenant refused for good.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -249,7 +251,7 @@ pub struct Tombstone {
     /// Who found it.
     #[serde(default)]
     pub by: ResolvedBy,
-    /// The release on its way.
+    /// The release on its way, with what is told about it.
     pub deliveries: Vec<Delivery>,
     /// Postings that the tenant refused for good.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -5,12 +5,12 @@ use super::runs::{RouteMeasures, RunRow, RunStart, auto_terms};
 use super::{Hold, HoldState, IdempotencyRow, PeriodState, PostedRows, TenantState, period_key, post};
 use crate::config::{Limits, Provider, TenantConfig};
 use crate::ids::{AttemptId, Identity};
-use crate::key::KeyDigest;
 use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
 use crate::money::Micros;
 use crate::policy::{OnDisconnect, OnInterruption, Owner, Route, SlotOnExpiry, Terms};
 use crate::refusal::Refusal;
 use crate::time::UnixMillis;
+use crate::token::Credential;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -24,7 +24,7 @@ pub struct Admit {
     /// Minted at the edge.
     pub attempt: AttemptId,
     /// Who asks.
-    pub key: KeyDigest,
+    pub key: Credential,
     /// Request path.
     pub path: String,
     /// Model as the client named it.
@@ -131,9 +131,10 @@ pub struct AdmissionRows {
 ///
 /// # Errors
 /// The key was checked before: see [`super::account::authenticate`]. In this order: [`Refusal::InvalidKey`] (ids of
-/// another tenant), [`Refusal::IdentityConflict`], [`Refusal::IdempotencyKeyReused`], [`Refusal::Suspended`] (a
-/// recorded answer is given to a suspended tenant too), [`Refusal::NoRoute`], [`Refusal::Unavailable`] (the route's provider is not
-/// configured), [`Refusal::OverrideNotAllowed`], [`Refusal::ModelNotPriced`], [`Refusal::AmountOutOfRange`] (of the
+/// another tenant), [`Refusal::TokenNotAllowed`], [`Refusal::IdentityConflict`], [`Refusal::IdempotencyKeyReused`],
+/// [`Refusal::RouteNotAllowed`] (of the recorded answer), [`Refusal::Suspended`] (a recorded answer is given to a
+/// suspended tenant too), [`Refusal::NoRoute`], [`Refusal::RouteNotAllowed`], [`Refusal::Unavailable`] (the route's
+/// provider is not configured), [`Refusal::OverrideNotAllowed`], [`Refusal::ModelNotPriced`], [`Refusal::AmountOutOfRange`] (of the
 /// worst case), [`Refusal::BudgetExhausted`], [`Refusal::ConcurrencyExceeded`].
 pub fn admit(
     context: &AdmitContext<'_>,
@@ -143,13 +144,14 @@ pub fn admit(
     if admit.identity.tenant != context.account.id {
         return Err(Refusal::InvalidKey);
     }
+    admit.key.check_start()?;
     if let Some(hold) = context.same_generation {
         let same = hold.fingerprint == admit.fingerprint && hold.identity == admit.identity;
-        return if same { Ok((Admitted::of(hold, false), None)) } else { Err(Refusal::IdentityConflict) };
+        return if same { recorded(hold, false, &admit.key) } else { Err(Refusal::IdentityConflict) };
     }
     if let Some((row, hold)) = context.same_key.filter(|(row, _)| row.stands(now) && !row.may_run_again) {
         let same = row.fingerprint == admit.fingerprint;
-        return if same { Ok((Admitted::of(hold, true), None)) } else { Err(Refusal::IdempotencyKeyReused) };
+        return if same { recorded(hold, true, &admit.key) } else { Err(Refusal::IdempotencyKeyReused) };
     }
     if context.account.status == Status::Suspended {
         return Err(Refusal::Suspended);
@@ -197,6 +199,13 @@ pub fn admit(
     Ok((Admitted::of(&hold, false), Some(AdmissionRows { posted, hold, period, idempotency, run })))
 }
 
+/// The recorded answer, for who may use its route.
+fn recorded(hold: &Hold, joined: bool, asks: &Credential) -> Result<(Admitted, Option<AdmissionRows>), Refusal> {
+    asks.check_route(&hold.terms.route)?;
+    Ok((Admitted::of(hold, joined), None))
+}
+
+/// Whether `amount` more may be held: within the credit, and within what the period still allows.
 pub(super) fn check_budget(
     config: &TenantConfig,
     tenant: &TenantState,
@@ -219,6 +228,7 @@ pub fn route_of<'a>(config: &'a TenantConfig, admit: &Admit) -> Option<&'a Route
 
 fn terms(context: &AdmitContext<'_>, admit: &Admit) -> Result<Terms, Refusal> {
     let route = route_of(context.config, admit).ok_or(Refusal::NoRoute)?;
+    admit.key.check_route(&route.name)?;
     let provider = context
         .providers
         .iter()

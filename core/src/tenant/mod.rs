@@ -8,6 +8,7 @@
 
 pub mod account;
 mod admission;
+pub mod books;
 mod extension;
 mod policy_report;
 mod runs;
@@ -91,6 +92,18 @@ pub enum HoldState {
     Settled,
     /// Ended by a `release` posting.
     Released,
+}
+
+impl HoldState {
+    /// The name in rows and the API.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Settled => "settled",
+            Self::Released => "released",
+        }
+    }
 }
 
 /// One hold with what it was admitted under.

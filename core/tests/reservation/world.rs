@@ -20,6 +20,7 @@ use holdfast_core::reservation::{
 };
 use holdfast_core::time::UnixMillis;
 use holdfast_core::usage::Usage;
+use holdfast_core::webhook::Notice;
 use std::collections::BTreeSet;
 
 pub(crate) const START: UnixMillis = UnixMillis(1_795_996_800_000);
@@ -249,6 +250,8 @@ pub(crate) struct World {
     pub(crate) log: LogFacts,
     pub(crate) now: UnixMillis,
     pub(crate) postings: Vec<Posting>,
+    /// What was told, with a posting or without.
+    pub(crate) notices: Vec<Notice>,
     pub(crate) history: Vec<HistoryRow>,
     pub(crate) signals: Vec<SignalRow>,
     pub(crate) actions: Vec<ActionRow>,
@@ -365,6 +368,8 @@ impl World {
         self.signals.extend(transition.signals.iter().cloned());
         self.actions.extend(transition.actions.iter().cloned());
         self.history.extend(transition.history.iter().cloned());
+        self.notices.extend(transition.postings.iter().flat_map(|posting| posting.notices.iter().cloned()));
+        self.notices.extend(transition.notices.iter().cloned());
         self.postings.extend(transition.postings.iter().cloned());
         Ok(transition)
     }

@@ -67,7 +67,7 @@ pub(crate) fn request(n: u8, body_bytes: u64) -> Admit {
     Admit {
         identity: identity(n),
         attempt: AttemptId::from_random([n; 16]),
-        key: KeyDigest(KEY.into()),
+        key: KeyDigest(KEY.into()).into(),
         path: PATH.into(),
         model: "m".into(),
         streaming: true,

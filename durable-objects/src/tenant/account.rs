@@ -51,7 +51,7 @@ impl Settings {
     }
 
     /// The tenant that this object is, by its name.
-    fn tenant_id(&self) -> Result<TenantId, Refusal> {
+    pub(super) fn tenant_id(&self) -> Result<TenantId, Refusal> {
         let nameless = || Refusal::Unavailable { what: "the tenant object has no name".into() };
         let name = self.object_name.as_deref().ok_or_else(nameless)?;
         TenantId::parse(name).map_err(|_| Refusal::InvalidKey)
@@ -163,6 +163,9 @@ impl Tenant {
         let providers = self.settings.providers(&self.env)?;
         let config =
             parse_tenant_config(document, providers).map_err(|error| Refusal::InvalidSetting { what: error.0 })?;
+        if let Some(webhook) = &config.webhook {
+            self.check_webhook_url(&webhook.url)?;
+        }
         let account = Account { config_version: account.config_version.saturating_add(1), ..account };
         let stored = serde_json::to_string(&config).map_err(Error::from)?;
         self.store.store_config(&account, stored, now)?;

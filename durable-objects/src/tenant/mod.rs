@@ -4,20 +4,26 @@
 //! |---|---|
 //! | `object` | the platform's side: reads a call, replies; rings |
 //! | `answers` | one function per call: load rows, apply the rules of [`holdfast_core::tenant`], store rows |
+//! | `books` | pages of the ledger, and the check |
 //! | `account` | the tenant as configured, read once |
 //! | `store`, `schema` | rows in SQLite |
 //! | `runs` | the runs of each route: the measures of policy `auto` and its report |
-//! | `sweep` | what the alarm does: ask after overdue holds |
+//! | `sweep` | what the alarm does: ask after overdue holds, send what is due |
+//! | `tokens` | who may act with which token, and from which page |
+//! | `webhooks` | what the tenant is told, and its deliveries |
 //! | `wake` | when the alarm rings |
 
 mod account;
 mod answers;
+mod books;
 mod object;
 mod runs;
 mod schema;
 mod store;
 mod sweep;
+mod tokens;
 mod wake;
+mod webhooks;
 
 pub use object::TenantObject;
 
