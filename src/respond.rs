@@ -50,6 +50,11 @@ pub(crate) fn created<T: Serialize>(document: &T) -> Result<Response, EdgeError>
     json(201, document)
 }
 
+/// Answers 200 with a JSON document that is written already.
+pub(crate) fn written(text: String) -> Response {
+    into_response(Answer { status: 200, headers: vec![("content-type", JSON.into())], body: text.into_bytes() })
+}
+
 /// Answers 202 with a JSON document: it was recorded and is not done yet.
 ///
 /// # Errors

@@ -21,7 +21,7 @@ use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, RunEnd, Upstrea
 use crate::signature::SecretText;
 use crate::tenant::account::{AccountView, Authority, KeyView, NewKey, Status};
 use crate::tenant::books::ReservationBooks;
-use crate::tenant::{Admit, Admitted, Extend, PolicyReport};
+use crate::tenant::{Admit, Admitted, Extend};
 use crate::time::UnixMillis;
 use crate::token::{Claims, Credential, TokenRequest};
 use crate::view::{BalanceView, GenerationView};
@@ -278,8 +278,11 @@ pub enum TenantReply {
     },
     /// What was told is noted, now or before, or nobody is to be told.
     Noted,
-    /// The report.
-    Policy(Box<PolicyReport>),
+    /// The report: [`crate::tenant::PolicyReport`] as text, which the edge hands on as it is.
+    Policy {
+        /// The document.
+        document: String,
+    },
     /// The hold is extended by the amount asked for, now or before.
     Extended,
     /// Refused; nothing changed.
