@@ -14,7 +14,7 @@ use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, UpstreamEnd};
 use crate::tenant::account::{AccountView, Authority, KeyView, NewKey, Status};
 use crate::tenant::{Admit, Admitted, Extend};
 use crate::time::UnixMillis;
-use crate::token::{Claims, Credential, TokenRequest};
+use crate::token::{Credential, Granted};
 use crate::view::{BalanceView, GenerationView};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -56,8 +56,8 @@ pub enum TenantCall {
         key: KeyDigest,
         /// The token's name, made at the edge.
         id: TokenId,
-        /// What is asked for.
-        request: Box<TokenRequest>,
+        /// What is asked for: a [`crate::token::TokenRequest`] as the caller wrote it.
+        request: String,
     },
     /// An operator, or a key of role `admin`, acts on the account. The tenant that does not exist is refused, unless it
     /// is created.
@@ -136,7 +136,7 @@ pub enum TenantReply {
     /// Balances and open holds.
     Balance(Box<BalanceView>),
     /// What the token says that may be minted; the edge signs it.
-    Granted(Box<Claims>),
+    Granted(Granted),
     /// The account after a call on it.
     Account(Box<AccountView>),
     /// The keys of the tenant, or the one that was issued or revoked.
@@ -415,6 +415,13 @@ mod tests {
             serde_json::to_string(&refused).unwrap(),
             r#"{"reply":"refused","refusal":{"refusal":"concurrency_exceeded","limit":2}}"#
         );
+        let asked = r#"{"call":"authenticate","key":"ab","generation":null}"#;
+        let call = TenantCall::Authenticate { key: KeyDigest("ab".into()).into(), generation: None };
+        assert_eq!(serde_json::to_string(&call).unwrap(), asked, "a key as before there were tokens");
+        assert_eq!(serde_json::from_str::<TenantCall>(asked).unwrap(), call);
+        let minting = r#"{"call":"mint_token","key":"ab","id":"tok_01010101010101010101010101010101","request":"{}"}"#;
+        let call = serde_json::from_str::<TenantCall>(minting).unwrap();
+        assert_eq!(serde_json::to_string(&call).unwrap(), minting);
         let settle = TenantCall::Settle { postings: Vec::new() };
         assert_eq!(serde_json::to_string(&settle).unwrap(), r#"{"call":"settle","postings":[]}"#);
         let identity = r#"{"tenant":"t","generation":"gen_01010101010101010101010101010101","reservation":"res_02020202020202020202020202020202"}"#;
