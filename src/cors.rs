@@ -19,10 +19,11 @@ use holdfast_core::refusal::Refusal;
 use worker::{Headers, Request, Response, Url};
 
 /// What a page may send besides what browsers always let it send. Routes match any `x-…` header.
-const ALLOWED_HEADERS: [&str; 8] = [
+const ALLOWED_HEADERS: [&str; 9] = [
     "authorization",
     "content-type",
     "holdfast-on-disconnect",
+    "holdfast-workload",
     "idempotency-key",
     "if-match",
     "if-none-match",
@@ -124,6 +125,7 @@ const fn comes_after_the_check(error: &EdgeError) -> bool {
                 | Refusal::TokenNotAllowed
                 | Refusal::IdentityConflict
                 | Refusal::IdempotencyKeyReused
+                | Refusal::Suspended
                 | Refusal::NoRoute
                 | Refusal::ModelNotPriced { .. }
                 | Refusal::OverrideNotAllowed

@@ -1,7 +1,9 @@
 //! `/v1/generations`: look, read, cancel. Unknown, foreign and malformed ids get the same answer.
 
 use crate::ask;
+use crate::books;
 use crate::caller::Bearer;
+use crate::cors::Page;
 use crate::error::EdgeError;
 use crate::query::{GivenTwice, parameter, stream_form};
 use crate::request_headers::{header, idempotency_key};
@@ -32,17 +34,24 @@ pub(crate) async fn show(request: &Request, env: &Env, id: &str) -> Result<Respo
     respond::ok(&view(env, &admitted).await?)
 }
 
-/// `GET /v1/generations?idempotency_key=K`: for a client that was cut off before the headers.
+/// `GET /v1/generations`: the tenant's list. With `?idempotency_key=K`, the one generation under it, as it is itself: for
+/// a client that was cut off before the headers.
 ///
 /// # Errors
-/// 400 without the key, 401, 503.
-pub(crate) async fn find(request: &Request, env: &Env) -> Result<Response, EdgeError> {
+/// 400, 401, 503.
+pub(crate) async fn list(request: &Request, env: &Env) -> Result<Response, EdgeError> {
+    match parameter(&request.url()?, "idempotency_key") {
+        // The list takes a key, and is not for pages of other origins.
+        Ok(None) if Page::of(request).foreign()?.is_some() => Err(Refusal::OriginNotAllowed.into()),
+        Ok(None) => books::generations(request, env).await,
+        Ok(Some(text)) => find(request, env, &text).await,
+        Err(GivenTwice) => Err(EdgeError::invalid("`idempotency_key` is given more than once")),
+    }
+}
+
+async fn find(request: &Request, env: &Env, text: &str) -> Result<Response, EdgeError> {
     let bearer = Bearer::of(env, request)?;
-    let wanted = match parameter(&request.url()?, "idempotency_key") {
-        Ok(Some(text)) => idempotency_key(&text)?,
-        Ok(None) => return Err(EdgeError::invalid("`idempotency_key` is missing in the query")),
-        Err(GivenTwice) => return Err(EdgeError::invalid("`idempotency_key` is given more than once")),
-    };
+    let wanted = idempotency_key(text)?;
     let call = TenantCall::FindByIdempotencyKey { key: bearer.credential.clone(), idempotency_key: wanted };
     let found = match bearer.ask(env, &call).await? {
         TenantReply::Found { generation } => generation,

@@ -12,7 +12,7 @@ use holdfast_core::key::sha256_hex;
 use holdfast_core::policy::Owner;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::request::{ChatRequest, Rewrite};
-use holdfast_core::tenant::{Admit, Admitted};
+use holdfast_core::tenant::{Admit, Admitted, RunStart};
 use holdfast_core::wire::{GenerationCall, TenantCall, TenantReply};
 use holdfast_objects::rpc::Answer;
 use holdfast_objects::settings;
@@ -21,6 +21,9 @@ use worker::{Context, Env, Request, Response};
 
 /// Path of Chat Completions, here and at the provider.
 pub(crate) const CHAT_COMPLETIONS: &str = "/v1/chat/completions";
+
+/// The header by which a client names its user. It goes no further than to a keyed hash.
+const CLIENT_ID: &str = "x-client-id";
 
 /// `POST /v1/chat/completions`. Checked in this order: configuration, key, headers, body; then what
 /// [`holdfast_core::tenant::admit`] checks.
@@ -38,7 +41,8 @@ pub(crate) async fn chat_completions(
     let body = body::read_json(&mut request, &limits).await?;
     let chat = ChatRequest::parse(&body)?;
 
-    let call = TenantCall::Admit(Box::new(admission(&bearer, options, &chat, &body)));
+    let run = settings::run_start(env, &bearer.tenant, asker(&bearer, &options), &chat.question())?;
+    let call = TenantCall::Admit(Box::new(admission(&bearer, options, &chat, &body, run)));
     #[cfg(feature = "test-hooks")]
     crate::test_hooks::lose_first_reply(&request, env, &bearer.tenant, &call).await;
     let admitted = admit(env, &bearer, &call).await?;
@@ -50,8 +54,14 @@ pub(crate) async fn chat_completions(
     started.map_err(|refusal| EdgeError::Unfinished { refusal, identity: Box::new(identity) })
 }
 
+/// Who asks: the client's own name for its user, where it gives one; else whoever has this key. One key for all users
+/// makes all of them one asker.
+fn asker<'a>(bearer: &'a Bearer, options: &'a RequestOptions) -> &'a str {
+    options.routing.get(CLIENT_ID).map_or_else(|| bearer.credential.name(), String::as_str)
+}
+
 /// The facts that admission needs. The ids are minted here, once: a repeated Admit carries the same.
-fn admission(bearer: &Bearer, options: RequestOptions, chat: &ChatRequest<'_>, body: &[u8]) -> Admit {
+fn admission(bearer: &Bearer, options: RequestOptions, chat: &ChatRequest<'_>, body: &[u8], run: RunStart) -> Admit {
     Admit {
         identity: Identity {
             tenant: bearer.tenant.clone(),
@@ -71,6 +81,8 @@ fn admission(bearer: &Bearer, options: RequestOptions, chat: &ChatRequest<'_>, b
         headers: options.routing,
         on_disconnect: options.on_disconnect,
         idempotency_key: options.idempotency_key,
+        workload: options.workload,
+        run: Some(run),
     }
 }
 

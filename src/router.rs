@@ -2,10 +2,12 @@
 
 use crate::accounts::{self, Actor};
 use crate::admin::{self, AdminPath};
+use crate::configuration::{self, ConfigPath};
 use crate::cors::{self, Page};
 use crate::error::EdgeError;
 use crate::respond::{self, ErrorForm};
-use crate::{balance, generations, healthz, proxy, tokens};
+use crate::webhooks::{self, WebhookPath};
+use crate::{balance, books, generations, healthz, policy_report, proxy, tokens};
 use futures::FutureExt;
 use holdfast_core::dialect::Dialect;
 use holdfast_core::refusal::Refusal;
@@ -26,18 +28,26 @@ const API_PREFIXES: [&str; 3] = ["/v1/", "/admin/", "/__test/"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Endpoint<'a> {
     Admin(AdminPath<'a>),
+    Audit,
     Balance,
     ChatCompletions,
-    Config,
-    FindGenerations,
+    Config(ConfigPath<'a>),
     Generation(&'a str),
     GenerationCancel(&'a str),
     GenerationResult(&'a str),
     GenerationStream(&'a str),
+    Generations,
     Healthz,
     Key(&'a str),
     Keys,
+    Ledger,
+    LedgerCheck,
+    Policy,
     Tokens,
+    Usage,
+    UsageLines,
+    UsageRecords,
+    Webhook(WebhookPath<'a>),
     #[cfg(feature = "test-hooks")]
     TestPanic,
     #[cfg(feature = "test-hooks")]
@@ -58,10 +68,16 @@ impl<'a> Endpoint<'a> {
         match path {
             proxy::CHAT_COMPLETIONS => Some(Self::ChatCompletions),
             "/v1/balance" => Some(Self::Balance),
-            "/v1/config" => Some(Self::Config),
             "/v1/keys" => Some(Self::Keys),
+            "/v1/generations" => Some(Self::Generations),
+            "/v1/audit" => Some(Self::Audit),
+            "/v1/ledger" => Some(Self::Ledger),
+            "/v1/ledger/check" => Some(Self::LedgerCheck),
+            "/v1/policy" => Some(Self::Policy),
             "/v1/tokens" => Some(Self::Tokens),
-            "/v1/generations" => Some(Self::FindGenerations),
+            "/v1/usage" => Some(Self::Usage),
+            "/v1/usage/lines" => Some(Self::UsageLines),
+            "/v1/usage/records" => Some(Self::UsageRecords),
             "/healthz" => Some(Self::Healthz),
             #[cfg(feature = "test-hooks")]
             "/__test/panic" => Some(Self::TestPanic),
@@ -76,6 +92,12 @@ impl<'a> Endpoint<'a> {
         }
         if let Some(rest) = path.strip_prefix("/admin/") {
             return AdminPath::at(rest).map(Self::Admin);
+        }
+        if let Some(rest) = path.strip_prefix("/v1/config") {
+            return ConfigPath::at(rest).map(Self::Config);
+        }
+        if let Some(rest) = path.strip_prefix("/v1/webhook") {
+            return WebhookPath::at(rest).map(Self::Webhook);
         }
         if let Some(id) = path.strip_prefix("/v1/keys/") {
             return Some(Self::Key(id)).filter(|_| !id.contains('/'));
@@ -94,9 +116,10 @@ impl<'a> Endpoint<'a> {
         match self {
             Self::Admin(path) => path.methods(),
             Self::ChatCompletions | Self::GenerationCancel(_) | Self::Tokens => &["POST"],
-            Self::Config => &["GET", "PUT"],
+            Self::Config(path) => path.methods(),
             Self::Key(_) => &["DELETE"],
             Self::Keys => &["GET", "POST"],
+            Self::Webhook(path) => path.methods(),
             #[cfg(feature = "test-hooks")]
             Self::TestPanic | Self::TestPanicObject(_) => &["POST"],
             _ => &["GET"],
@@ -110,7 +133,7 @@ impl<'a> Endpoint<'a> {
             self,
             Self::Balance
                 | Self::ChatCompletions
-                | Self::FindGenerations
+                | Self::Generations
                 | Self::Generation(_)
                 | Self::GenerationCancel(_)
                 | Self::GenerationResult(_)
@@ -212,20 +235,27 @@ async fn serve(endpoint: Endpoint<'_>, request: Request, env: &Env, context: &Co
     let reads = request.inner().method() == "GET";
     match endpoint {
         Endpoint::Admin(path) => admin::serve(path, request, env).await,
-        Endpoint::Config if reads => accounts::show_config(&Actor::of_key(&request, env)?, env).await,
-        Endpoint::Config => accounts::put_config(&Actor::of_key(&request, env)?, request, env).await,
+        Endpoint::Config(path) => configuration::serve(path, &Actor::of_key(&request, env)?, request, env).await,
         Endpoint::Key(id) => accounts::revoke_key(&Actor::of_key(&request, env)?, env, id).await,
         Endpoint::Keys if reads => accounts::list_keys(&Actor::of_key(&request, env)?, env).await,
         Endpoint::Keys => accounts::issue_key(&Actor::of_key(&request, env)?, request, env).await,
         Endpoint::Tokens => tokens::mint(request, env).await,
+        Endpoint::Webhook(path) => webhooks::serve(path, &request, env).await,
         Endpoint::Balance => balance::show(&request, env).await,
         Endpoint::ChatCompletions => proxy::chat_completions(request, env, context).await,
-        Endpoint::FindGenerations => generations::find(&request, env).await,
+        Endpoint::Audit => books::audit(&request, env).await,
+        Endpoint::Generations => generations::list(&request, env).await,
+        Endpoint::Ledger => books::ledger(&request, env).await,
+        Endpoint::LedgerCheck => books::check(&request, env).await,
+        Endpoint::Usage => books::usage(&request, env).await,
+        Endpoint::UsageLines => books::lines(&request, env).await,
+        Endpoint::UsageRecords => books::records(&request, env).await,
         Endpoint::Generation(id) => generations::show(&request, env, id).await,
         Endpoint::GenerationCancel(id) => generations::cancel(&request, env, id).await,
         Endpoint::GenerationResult(id) => generations::result(&request, env, id).await,
         Endpoint::GenerationStream(id) => generations::stream(&request, env, id).await,
         Endpoint::Healthz => healthz::check(env),
+        Endpoint::Policy => policy_report::show(&request, env).await,
         #[cfg(feature = "test-hooks")]
         Endpoint::TestPanic => crate::test_hooks::panic_here(),
         #[cfg(feature = "test-hooks")]
@@ -261,8 +291,8 @@ mod tests {
             ("POST", "/v1/chat/completions", to(Endpoint::ChatCompletions)),
             ("GET", "/v1/chat/completions", WrongMethod(Endpoint::ChatCompletions)),
             ("POST", "/v1/chat/completions/", Nowhere),
-            ("GET", "/v1/generations", to(Endpoint::FindGenerations)),
-            ("POST", "/v1/generations", WrongMethod(Endpoint::FindGenerations)),
+            ("GET", "/v1/generations", to(Endpoint::Generations)),
+            ("POST", "/v1/generations", WrongMethod(Endpoint::Generations)),
             ("GET", "/v1/generations/", to(Endpoint::Generation(""))),
             ("GET", "/v1/generations/gen_1", to(Endpoint::Generation("gen_1"))),
             ("HEAD", "/v1/generations/gen_1", WrongMethod(Endpoint::Generation("gen_1"))),
@@ -273,6 +303,14 @@ mod tests {
             ("GET", "/v1/generations/gen_1/other", Nowhere),
             ("GET", "/v1/generations/gen_1/stream/x", Nowhere),
             ("GET", "/v1/balance", to(Endpoint::Balance)),
+            ("GET", "/v1/audit", to(Endpoint::Audit)),
+            ("GET", "/v1/ledger", to(Endpoint::Ledger)),
+            ("GET", "/v1/ledger/check", to(Endpoint::LedgerCheck)),
+            ("POST", "/v1/ledger/check", WrongMethod(Endpoint::LedgerCheck)),
+            ("GET", "/v1/ledger/other", Nowhere),
+            ("GET", "/v1/usage", to(Endpoint::Usage)),
+            ("GET", "/v1/usage/lines", to(Endpoint::UsageLines)),
+            ("GET", "/v1/usage/records", to(Endpoint::UsageRecords)),
             ("DELETE", "/v1/balance", WrongMethod(Endpoint::Balance)),
             ("POST", "/v1/keys", to(Endpoint::Keys)),
             ("POST", "/v1/tokens", to(Endpoint::Tokens)),
@@ -281,7 +319,17 @@ mod tests {
             ("DELETE", "/v1/keys/key_1", to(Endpoint::Key("key_1"))),
             ("GET", "/v1/keys/key_1", WrongMethod(Endpoint::Key("key_1"))),
             ("DELETE", "/v1/keys/key_1/x", Nowhere),
-            ("PUT", "/v1/config", to(Endpoint::Config)),
+            ("GET", "/v1/webhook", to(Endpoint::Webhook(WebhookPath::Show))),
+            ("GET", "/v1/webhook/rotate", WrongMethod(Endpoint::Webhook(WebhookPath::Rotate))),
+            ("GET", "/v1/webhooks", Nowhere),
+            ("GET", "/v1/policy", to(Endpoint::Policy)),
+            ("PUT", "/v1/policy", WrongMethod(Endpoint::Policy)),
+            ("PUT", "/v1/config", to(Endpoint::Config(ConfigPath::Document))),
+            ("GET", "/v1/config/versions", to(Endpoint::Config(ConfigPath::Versions))),
+            ("POST", "/v1/config/check", to(Endpoint::Config(ConfigPath::Check))),
+            ("PUT", "/v1/config/check", WrongMethod(Endpoint::Config(ConfigPath::Check))),
+            ("GET", "/v1/configuration", Nowhere),
+            ("GET", "/config.schema.json", Asset),
             ("POST", "/admin/tenants", to(Endpoint::Admin(AdminPath::Tenants))),
             ("DELETE", "/admin/tenants", WrongMethod(Endpoint::Admin(AdminPath::Tenants))),
             ("GET", "/admin/other", Nowhere),

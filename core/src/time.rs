@@ -1,5 +1,7 @@
 //! Time as data. The core never asks for it: every rule takes `now` as an argument.
 
+use alloc::format;
+use alloc::string::String;
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +44,30 @@ impl UnixMillis {
         let year = year_of_era.saturating_add(era.saturating_mul(400)).saturating_add(u64::from(month <= 2));
         (year, month, day)
     }
+
+    /// Midnight, UTC, of a date from 1970 on: the same rule the other way. A day beyond the month's end runs on into the
+    /// next month. `None` when out of range.
+    #[must_use]
+    pub fn from_date(year: u64, month: u64, day: u64) -> Option<Self> {
+        // The year begins in March, so that leap days end it.
+        let year = if month > 2 { year } else { year.checked_sub(1)? };
+        let month_shifted = if month > 2 { month.checked_sub(3)? } else { month.checked_add(9)? };
+        let (era, year_of_era) = (year / 400, year % 400);
+        let day_of_year = month_shifted.checked_mul(153)?.checked_add(2)?.checked_div(5)?.checked_add(day)?;
+        let leap_days = (year_of_era / 4).checked_sub(year_of_era / 100)?;
+        let day_of_era = year_of_era.checked_mul(365)?.checked_add(leap_days)?.checked_add(day_of_year)?;
+        let days = era.checked_mul(146_097)?.checked_add(day_of_era)?.checked_sub(719_469)?;
+        days.checked_mul(86_400_000).map(Self)
+    }
+
+    /// The moment by ISO 8601, in UTC with milliseconds: `2026-11-30T09:41:07.249Z`.
+    #[must_use]
+    pub fn to_iso_8601(self) -> String {
+        let (year, month, day) = self.year_month_day();
+        let (seconds, ms) = (self.0 / 1_000 % 86_400, self.0 % 1_000);
+        let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+    }
 }
 
 impl fmt::Display for UnixMillis {
@@ -65,6 +91,19 @@ mod tests {
             (1_798_761_600_000, (2027, 1, 1)),
         ] {
             assert_eq!(UnixMillis(ms).year_month_day(), date, "{ms}");
+            let midnight = UnixMillis(ms / 86_400_000 * 86_400_000);
+            assert_eq!(UnixMillis::from_date(date.0, date.1, date.2), Some(midnight), "{date:?}");
+        }
+    }
+
+    #[test]
+    fn moments_by_iso_8601() {
+        for (ms, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_400_001, "2000-02-29T00:00:00.001Z"),
+            (1_798_761_599_999, "2026-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(UnixMillis(ms).to_iso_8601(), text);
         }
     }
 }

@@ -127,6 +127,15 @@ pub enum Credential {
 }
 
 impl Credential {
+    /// What tells one caller from another: the key's digest, or the token's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Key(digest) => &digest.0,
+            Self::Token(token) => token.id.as_str(),
+        }
+    }
+
     /// The token, if it is one.
     #[must_use]
     pub fn token(&self) -> Option<&Claims> {

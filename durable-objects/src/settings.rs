@@ -1,8 +1,10 @@
 //! The operator's settings from the Worker's variables and secrets.
 
 use holdfast_core::config::{ConfigError, Limits, Provider, parse_limits, parse_providers};
+use holdfast_core::ids::TenantId;
 use holdfast_core::key::{ClientKey, KeyDigest, ProviderKey};
 use holdfast_core::refusal::Refusal;
+use holdfast_core::tenant::RunStart;
 use holdfast_core::token::TokenKey;
 use worker::Env;
 
@@ -52,6 +54,15 @@ fn pepper(env: &Env) -> Option<String> {
 /// As [`digest`].
 pub fn token_key(env: &Env) -> Result<TokenKey, Refusal> {
     pepper(env).map(|pepper| TokenKey::derive(pepper.as_bytes())).ok_or_else(pepper_missing)
+}
+
+/// Who asks what, in hashes under the pepper: for the re-ask rate of the route.
+///
+/// # Errors
+/// [`Refusal::Misconfigured`] without the pepper.
+pub fn run_start(env: &Env, tenant: &TenantId, asker: &str, question: &str) -> Result<RunStart, Refusal> {
+    let pepper = pepper(env).ok_or_else(pepper_missing)?;
+    Ok(RunStart::of(pepper.as_bytes(), tenant, asker, question))
 }
 
 fn pepper_missing() -> Refusal {

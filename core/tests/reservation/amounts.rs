@@ -1,10 +1,11 @@
 //! What is charged, to the micro-USD. One input token costs one, one output token two; the hold is 2,100.
 
 use super::world::*;
+use holdfast_core::finding::Source;
 use holdfast_core::ledger::{Posting, PostingKind, ReasonCode};
 use holdfast_core::meter::EndClass;
 use holdfast_core::money::Micros;
-use holdfast_core::policy::Terms;
+use holdfast_core::policy::{Owner, Terms};
 use holdfast_core::pricing::ModelPrice;
 use holdfast_core::reservation::{Conclusion, IN_FLIGHT_TOKENS, SourceEnd, UpstreamEnd};
 use holdfast_core::usage::Metered;
@@ -161,4 +162,32 @@ fn a_release_returns_the_whole_hold() {
         let conclusion = World::prepared(&terms()).live().conclude(&ended(source), START).unwrap();
         assert_eq!(amounts(&conclusion.postings), [(PostingKind::Release, HOLD)], "never submitted: {source:?}");
     }
+}
+
+/// A driver at the edge reads on while its appends are on their way, or while nobody takes them: what the log has is no
+/// bound of what the provider has produced. One in the object loses a batch at most.
+#[test]
+fn a_lost_driver_at_the_edge_costs_the_whole_bound() {
+    for (owner, charged) in [(Owner::Object, 100 + 2 * (300 + IN_FLIGHT_TOKENS)), (Owner::Edge, HOLD)] {
+        let end = UpstreamEnd { content_bytes: 300, ..ended(SourceEnd::Lost) };
+        let conclusion = conclude(&Terms { owner, ..terms() }, &end);
+        assert_eq!(amounts(&conclusion.postings), [(PostingKind::Settle, charged)], "{owner:?}");
+    }
+}
+
+/// A posting says whose it is, at which prices, and what was measured: by whom, of which attempt (seed 2: usage record,
+/// invoice line and ledger entry are different things, and each can be followed to the other).
+#[test]
+fn a_settlement_names_what_it_stands_on() {
+    let (identity, terms) = (identity(1), terms());
+    let mut world = World::processing(&terms);
+    world.take(&end(1, UpstreamEnd { operation_id: Some("op-7".into()), ..complete(10, 20) })).unwrap();
+    let [settle] = world.postings.as_slice() else { panic!("{:?}", world.postings) };
+    assert_eq!(settle.reservation.as_ref(), Some(&identity.reservation));
+    assert_eq!(settle.generation.as_ref(), Some(&identity.generation));
+    assert_eq!(settle.price_version.as_ref(), Some(&terms.price_version));
+    let [record] = settle.usage_records.as_slice() else { panic!("{:?}", settle.usage_records) };
+    assert_eq!((&record.attempt, record.epoch), (&world.live().attempt.id, 1));
+    assert_eq!((record.usage, record.source), (Metered::Exact(usage(10, 20)), Source::Stream));
+    assert_eq!((record.operation_id.as_deref(), record.observed_at), (Some("op-7"), world.now));
 }

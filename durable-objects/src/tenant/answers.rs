@@ -3,23 +3,22 @@
 
 use super::{Failure, Tenant};
 use crate::clock;
+use holdfast_core::config::TenantConfig;
 use holdfast_core::ids::{GenerationId, ReservationId};
 use holdfast_core::ledger::Posting;
 use holdfast_core::origin::Origin;
 use holdfast_core::refusal::Refusal;
+use holdfast_core::reservation::RunEnd;
 use holdfast_core::tenant::account::{Role, Status};
 use holdfast_core::tenant::{
     Admit, AdmitContext, Admitted, Extend, ExtendContext, Hold, IdempotencyRow, PeriodState, SettleContext, admit,
-    extend, settle,
+    extend, route_of, settle,
 };
 use holdfast_core::time::UnixMillis;
 use holdfast_core::token::Credential;
-use holdfast_core::view::BalanceView;
 use holdfast_core::wire::{TenantCall, TenantReply};
 use worker::Error;
 
-/// Open holds that a balance shows.
-const HOLDS_SHOWN: u32 = 100;
 /// Expired idempotency keys that are removed at once.
 pub(super) const FORGET_MAX: u32 = 20;
 
@@ -33,7 +32,10 @@ impl Tenant {
         self.check_page(page?.as_ref())?;
         self.wake.load(clock::now()).await?;
         // From here to the armed alarm nothing waits, so rows and alarm are stored together.
-        let answer = self.apply(call, clock::now());
+        let answer = match call {
+            TenantCall::Books { question, .. } => self.answer_books(*question).await,
+            call => self.apply(call, clock::now()),
+        };
         if let Some(due) = self.store.earliest_due()? {
             self.wake.no_later_than(due, clock::now()).await?;
         }
@@ -43,15 +45,28 @@ impl Tenant {
     /// Refuses a call whose key may not make it. Postings and extensions come from a generation, which has no key;
     /// account calls are checked where they are answered, since some are the operator's.
     fn check_key(&self, call: &TenantCall, now: UnixMillis) -> Result<(), Failure> {
+        let role = match call {
+            TenantCall::Books { question, .. } => question.role(),
+            TenantCall::Policy { .. } => Role::Admin,
+            _ => Role::Client,
+        };
         let key = match call {
             TenantCall::Admit(admit) => return self.check_credential(&admit.key, now),
             TenantCall::Authenticate { key, .. } | TenantCall::FindByIdempotencyKey { key, .. } => {
                 return self.check_credential(key, now);
             }
-            TenantCall::Balance { key } | TenantCall::MintToken { key, .. } => key,
-            TenantCall::Account { .. } | TenantCall::Settle { .. } | TenantCall::Extend(_) => return Ok(()),
+            TenantCall::Balance { key }
+            | TenantCall::Books { key, .. }
+            | TenantCall::MintToken { key, .. }
+            | TenantCall::Policy { key, .. } => key,
+            TenantCall::Webhook { key, .. } => return self.authenticate(key, Role::Admin, now).map(|_| ()),
+            TenantCall::Account { .. }
+            | TenantCall::Settle { .. }
+            | TenantCall::Notify { .. }
+            | TenantCall::ResultRead { .. }
+            | TenantCall::Extend(_) => return Ok(()),
         };
-        self.authenticate(key, Role::Client, now).map(|_| ())
+        self.authenticate(key, role, now).map(|_| ())
     }
 
     /// Answers a call whose key was checked.
@@ -61,9 +76,15 @@ impl Tenant {
             TenantCall::Authenticate { key, generation } => self.admitted(&key, generation.as_ref()),
             TenantCall::FindByIdempotencyKey { key, idempotency_key } => self.find(&key, &idempotency_key, now),
             TenantCall::MintToken { key, id, request } => self.mint_token(&key, id, &request, now),
-            TenantCall::Balance { .. } => self.balance(),
+            TenantCall::Balance { .. } => Ok(TenantReply::Balance(Box::new(self.balance()?))),
+            // Answered where it may wait.
+            TenantCall::Books { .. } => Err(Refusal::NotFound.into()),
             TenantCall::Account { authority, action } => self.act(&authority, action, now),
-            TenantCall::Settle { postings } => self.settle(&postings, now),
+            TenantCall::Webhook { action, .. } => self.act_on_webhook(action, now),
+            TenantCall::Settle { postings, run } => self.settle(&postings, run, now),
+            TenantCall::Notify { notices } => self.note(&notices, now).map(|()| TenantReply::Noted),
+            TenantCall::ResultRead { generation } => self.result_read(&generation, now),
+            TenantCall::Policy { window_ms, .. } => self.policy_report(window_ms, now),
             TenantCall::Extend(request) => self.extend(&request, now),
         }
     }
@@ -79,6 +100,7 @@ impl Tenant {
         let tenant = self.store.tenant()?;
         let same_generation = self.store.hold_of(&call.identity.generation)?;
         let same_key = self.same_key(call)?;
+        let measures = self.measures(&config, call, now)?;
         let context = AdmitContext {
             account: &account,
             config: &config,
@@ -88,12 +110,22 @@ impl Tenant {
             period: &period,
             same_generation: same_generation.as_ref(),
             same_key: same_key.as_ref().map(|(row, hold)| (row, hold)),
+            route_slots: self.route_slots(&config, call)?,
+            measures: measures.as_ref(),
         };
         let (admitted, rows) = admit(&context, call, now)?;
         if let Some(rows) = rows {
             self.store.store_admission(rows)?;
         }
         Ok(TenantReply::Admitted(Box::new(admitted)))
+    }
+
+    /// Counted only where the route has a limit of its own: open holds are few, and most routes have none.
+    fn route_slots(&self, config: &TenantConfig, call: &Admit) -> Result<u32, Error> {
+        match route_of(config, call).filter(|route| route.concurrency.is_some()) {
+            Some(route) => self.store.slots_of_route(&route.name),
+            None => Ok(0),
+        }
     }
 
     fn same_key(&self, call: &Admit) -> Result<Option<(IdempotencyRow, Hold)>, Error> {
@@ -122,23 +154,28 @@ impl Tenant {
         Ok(TenantReply::Found { generation: hold.map(|hold| hold.identity.generation) })
     }
 
-    fn balance(&self) -> Answer {
-        let (slots, open_sum) = self.store.open_totals()?;
-        let view = BalanceView::of(
-            &self.store.tenant()?,
-            &self.store.recomputed_balances()?,
-            &self.store.open_holds(HOLDS_SHOWN)?,
-            slots,
-            open_sum,
-        );
-        Ok(TenantReply::Balance(Box::new(view)))
-    }
-
     /// Each posting is a transition of its own. When one is refused, those before it stay applied; delivering the call
     /// again is harmless.
-    fn settle(&self, postings: &[Posting], now: UnixMillis) -> Answer {
-        postings.iter().try_for_each(|posting| self.settle_one(posting, now))?;
+    fn settle(&self, postings: &[Posting], run: Option<Box<RunEnd>>, now: UnixMillis) -> Answer {
+        postings.iter().try_for_each(|posting| self.settle_and_note(posting, now))?;
+        if let Some(end) = run {
+            self.run_ended(*end)?;
+        }
         Ok(TenantReply::Settled)
+    }
+
+    /// What a posting tells is noted with it, in one storage turn. It is true as well where the posting is refused for
+    /// good; what is delivered again tells it again.
+    fn settle_and_note(&self, posting: &Posting, now: UnixMillis) -> Result<(), Failure> {
+        let settled = self.settle_one(posting, now);
+        match &settled {
+            Ok(()) => self.note(&posting.notices, now)?,
+            Err(Failure::Refused(refusal)) if refusal.is_permanent_for_posting() => {
+                self.note(&posting.notices, now)?;
+            }
+            Err(_) => {}
+        }
+        settled
     }
 
     fn settle_one(&self, posting: &Posting, now: UnixMillis) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use crate::sql;
 use holdfast_core::tenant::TenantState;
 use worker::{Error, Result, SqlStorage, Storage};
 
-const MIGRATIONS: &[&str] = &[TENANT, LEDGER, ACCOUNT];
+const MIGRATIONS: &[&str] = &[TENANT, LEDGER, ACCOUNT, BOOKS, WEBHOOK, RUNS];
 
 /// Balances, holds, postings, audit chain, idempotency keys.
 const TENANT: &str = "
@@ -134,8 +134,64 @@ const ACCOUNT: &str = "
     CREATE TABLE config (
         version INTEGER PRIMARY KEY,
         at INTEGER NOT NULL,
+        etag TEXT NOT NULL,
         json TEXT NOT NULL
     ) STRICT;
+";
+
+/// Numbers of postings and invoice lines, so that lists and checks find them; where checks rest; from which number on a
+/// posting that bills has a line. Lines are read by their number: it takes the place of the period, which nobody asks for.
+const BOOKS: &str = "
+    ALTER TABLE posting ADD COLUMN seq INTEGER;
+    UPDATE posting SET seq = entry.seq FROM ledger_entry AS entry WHERE entry.posting = posting.id;
+    ALTER TABLE invoice_line ADD COLUMN seq INTEGER;
+    UPDATE invoice_line SET seq = entry.seq FROM ledger_entry AS entry WHERE entry.posting = invoice_line.posting;
+    DROP INDEX invoice_line_period;
+    CREATE UNIQUE INDEX invoice_line_seq ON invoice_line (seq);
+    CREATE TABLE books (
+        name TEXT PRIMARY KEY,
+        json TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    INSERT INTO books (name, json) SELECT 'lines_from', CAST(COALESCE(
+        (SELECT MIN(seq) FROM invoice_line), (SELECT MAX(seq) + 1 FROM ledger_entry), 1
+    ) AS TEXT);
+";
+
+/// What happened to the webhook, its secrets, and the events with their deliveries. Secrets are stored as they are: what
+/// is signed with must be at hand, and this storage is the tenant's own.
+const WEBHOOK: &str = "
+    CREATE TABLE webhook (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        json TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE webhook_secret (
+        secret TEXT PRIMARY KEY,
+        created_at INTEGER NOT NULL,
+        retires_at INTEGER
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE webhook_event (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        type TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        next_at INTEGER,
+        body TEXT NOT NULL,
+        json TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX webhook_event_due ON webhook_event (next_at) WHERE state = 'pending';
+    CREATE INDEX webhook_event_state ON webhook_event (state, seq);
+";
+
+/// The recent runs of each route, for policy `auto`. Beside the books: rows come and go.
+const RUNS: &str = "
+    CREATE TABLE run (
+        generation TEXT PRIMARY KEY,
+        route TEXT NOT NULL,
+        started_at INTEGER NOT NULL,
+        json TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX run_route ON run (route, started_at);
 ";
 
 /// Whether the tenant has tables.

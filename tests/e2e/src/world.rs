@@ -29,6 +29,7 @@ pub struct Options {
     alone: bool,
     misconfigured: bool,
     operator: bool,
+    local: bool,
 }
 
 impl Options {
@@ -44,6 +45,7 @@ impl Options {
             alone: false,
             misconfigured: false,
             operator: true,
+            local: false,
         }
     }
 
@@ -70,8 +72,15 @@ impl Options {
 
     /// Sets one of the operator's limits.
     #[must_use]
-    pub fn limit(mut self, name: &str, value: u64) -> Self {
-        self.limits[name] = json!(value);
+    pub fn limit(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.limits[name] = value.into();
+        self
+    }
+
+    /// The server says that it is on a developer's machine.
+    #[must_use]
+    pub fn local(mut self) -> Self {
+        self.local = true;
         self
     }
 
@@ -172,9 +181,44 @@ impl World {
         server.wait().expect("the server is gone");
     }
 
+    /// What the server says of itself from its next start on.
+    ///
+    /// # Panics
+    /// When its configuration cannot be rewritten.
+    pub fn set_local(&self, local: bool) {
+        let path = config_path(self.folder.path());
+        let config = fs::read_to_string(&path).expect("its configuration");
+        let binding = |value: bool| format!("(name = \"LOCAL\", text = \"{value}\")");
+        assert!(config.contains(&binding(!local)), "it said the opposite before");
+        fs::write(&path, config.replace(&binding(!local), &binding(local))).expect("its configuration");
+    }
+
     /// Starts the server again on the same storage and port.
     pub fn restart(&self) {
         self.serve();
+    }
+
+    /// Edits the rows of a tenant on the disk, behind its back. The server must be stopped.
+    ///
+    /// # Panics
+    /// When it runs, when no database is the tenant's, or when a statement changes no row.
+    pub fn edit_tenant(&self, tenant: &Tenant, statements: &[&str]) {
+        assert!(self.lock().is_none(), "the server is stopped");
+        let database = self.database_of(tenant.id());
+        for statement in statements {
+            let changed = database.execute(statement, ()).unwrap_or_else(|error| panic!("{statement}: {error}"));
+            assert!(changed > 0, "{statement} changes nothing");
+        }
+    }
+
+    fn database_of(&self, tenant: &str) -> rusqlite::Connection {
+        let is_of_tenant = |database: &rusqlite::Connection| {
+            let query = "SELECT json_extract(json, '$.id') FROM account";
+            database.query_row(query, (), |row| row.get::<_, String>(0)).is_ok_and(|id| id == tenant)
+        };
+        let files = sqlite_files(&self.folder.path().join("storage"));
+        let mut databases = files.iter().filter_map(|file| rusqlite::Connection::open(file).ok());
+        databases.find(is_of_tenant).unwrap_or_else(|| panic!("no database of tenant {tenant} in {files:?}"))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Child>> {
@@ -226,6 +270,13 @@ impl Drop for World {
     }
 }
 
+fn sqlite_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let files = paths.flat_map(|path| if path.is_dir() { sqlite_files(&path) } else { vec![path] });
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "sqlite")).collect()
+}
+
 /// The repository's root.
 #[must_use]
 pub fn repository() -> PathBuf {
@@ -252,6 +303,7 @@ fn build_folder(test_hooks: bool) -> PathBuf {
 fn write_config(options: &Options, simulator: &Simulator, folder: &Path, port: u16, build: &Path) {
     let closed_port = free_port();
     let vars = json!({
+        "LOCAL": options.local.to_string(),
         "KEY_PEPPER": KEY_PEPPER,
         "OPERATOR_KEY": if options.operator { OPERATOR_KEY } else { "" },
         "SIMULATOR_API_KEY": PROVIDER_KEY,
