@@ -23,7 +23,7 @@ use crate::tenant::account::{AccountView, Authority, KeyView, NewKey, Status};
 use crate::tenant::books::ReservationBooks;
 use crate::tenant::{Admit, Admitted, Extend};
 use crate::time::UnixMillis;
-use crate::token::{Claims, Credential, TokenRequest};
+use crate::token::{Credential, Granted};
 use crate::view::{BalanceView, GenerationView};
 use crate::webhook::{DeliveryView, Notice, StateName, WebhookView};
 use alloc::boxed::Box;
@@ -73,8 +73,8 @@ pub enum TenantCall {
         key: KeyDigest,
         /// The token's name, made at the edge.
         id: TokenId,
-        /// What is asked for.
-        request: Box<TokenRequest>,
+        /// What is asked for: a [`crate::token::TokenRequest`] as the caller wrote it.
+        request: String,
     },
     /// An operator, or a key of role `admin`, acts on the account. The tenant that does not exist is refused, unless it
     /// is created.
@@ -241,7 +241,7 @@ pub enum TenantReply {
     /// What the books say.
     Books(Box<BooksReply>),
     /// What the token says that may be minted; the edge signs it.
-    Granted(Box<Claims>),
+    Granted(Granted),
     /// The account after a call on it.
     Account(Box<AccountView>),
     /// The keys of the tenant, or the one that was issued or revoked.
@@ -549,6 +549,13 @@ mod tests {
             serde_json::to_string(&refused).unwrap(),
             r#"{"reply":"refused","refusal":{"refusal":"concurrency_exceeded","limit":2}}"#
         );
+        let asked = r#"{"call":"authenticate","key":"ab","generation":null}"#;
+        let call = TenantCall::Authenticate { key: KeyDigest("ab".into()).into(), generation: None };
+        assert_eq!(serde_json::to_string(&call).unwrap(), asked, "a key as before there were tokens");
+        assert_eq!(serde_json::from_str::<TenantCall>(asked).unwrap(), call);
+        let minting = r#"{"call":"mint_token","key":"ab","id":"tok_01010101010101010101010101010101","request":"{}"}"#;
+        let call = serde_json::from_str::<TenantCall>(minting).unwrap();
+        assert_eq!(serde_json::to_string(&call).unwrap(), minting);
         let settle = TenantCall::Settle { postings: Vec::new(), run: None };
         assert_eq!(serde_json::to_string(&settle).unwrap(), r#"{"call":"settle","postings":[]}"#);
         assert_eq!(serde_json::from_str::<TenantCall>(r#"{"call":"settle","postings":[]}"#).unwrap(), settle);
