@@ -1,7 +1,7 @@
 //! `/v1/generations`: look, read, cancel. Unknown, foreign and malformed ids get the same answer.
 
 use crate::ask;
-use crate::books;
+use crate::books::{self, BooksPath};
 use crate::caller::Caller;
 use crate::error::EdgeError;
 use crate::query::{GivenTwice, parameter, stream_form};
@@ -40,7 +40,7 @@ pub(crate) async fn show(request: &Request, env: &Env, id: &str) -> Result<Respo
 /// 400, 401, 503.
 pub(crate) async fn list(request: &Request, env: &Env) -> Result<Response, EdgeError> {
     match parameter(&request.url()?, "idempotency_key") {
-        Ok(None) => books::generations(request, env).await,
+        Ok(None) => books::serve(BooksPath::Generations, request, env).await,
         Ok(Some(text)) => find(request, env, &text).await,
         Err(GivenTwice) => Err(EdgeError::invalid("`idempotency_key` is given more than once")),
     }

@@ -4,7 +4,6 @@ use crate::error::EdgeError;
 use holdfast_core::dialect::{Dialect, error_envelope};
 use holdfast_core::ids::Identity;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::view::Page;
 use serde::Serialize;
 use worker::{Headers, Response};
 
@@ -57,11 +56,18 @@ pub(crate) fn accepted<T: Serialize>(document: &T) -> Result<Response, EdgeError
     json(202, document)
 }
 
+/// Answers 200 with a JSON document that an object has written.
+pub(crate) fn document(body: String) -> Response {
+    into_response(Answer { status: 200, headers: vec![("content-type", JSON.into())], body: body.into_bytes() })
+}
+
 /// Answers 200 with documents, one a line. Where to read on stands in the headers: a line is nothing but a document.
-pub(crate) fn json_lines(page: &Page<String>) -> Response {
-    let body: String = page.data.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
-    let mut headers = vec![("content-type", JSON_LINES.to_owned()), ("holdfast-has-more", page.has_more.to_string())];
-    headers.extend(page.next.clone().map(|next| ("holdfast-next", next)));
+pub(crate) fn json_lines(body: String, has_more: bool, next: &str) -> Response {
+    let headers = vec![
+        ("content-type", JSON_LINES.into()),
+        ("holdfast-has-more", has_more.to_string()),
+        ("holdfast-next", next.into()),
+    ];
     into_response(Answer { status: 200, headers, body: body.into_bytes() })
 }
 
