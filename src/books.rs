@@ -1,7 +1,7 @@
 //! A tenant's books: `/v1/ledger`, `/v1/ledger/check`, `/v1/usage`, `/v1/usage/lines`, `/v1/usage/records`, `/v1/audit`,
 //! and the list of its generations. Ids of other tenants are as unknown as ids of nobody.
 
-use crate::caller::Caller;
+use crate::caller::{Bearer, Caller};
 use crate::error::EdgeError;
 use crate::query::Query;
 use crate::{ask, respond};
@@ -88,7 +88,7 @@ pub(crate) async fn serve(path: BooksPath, request: &Request, env: &Env) -> Resu
         Ok(call) => call,
         Err(error) => {
             // A stranger learns nothing, not even that the query is bad.
-            caller.authenticate(env, None).await?;
+            Bearer::of(env, request)?.authenticate(env, None).await?;
             return Err(error);
         }
     };
@@ -115,7 +115,7 @@ pub(crate) async fn serve(path: BooksPath, request: &Request, env: &Env) -> Resu
                 let next = Cursor { list: List::Audit, place: reply.place };
                 return Ok(respond::json_lines(reply.body, reply.more, &next.to_string()));
             }
-            _ => return Ok(respond::document(reply.body)),
+            _ => return Ok(respond::written(reply.body)),
         }
     }
 }

@@ -7,8 +7,9 @@
 //! | `proxy` | requests that go to a provider |
 //! | `edge_driver` | generations that the edge itself drives |
 //! | `generations`, `balance`, `books`, `healthz` | Holdfast's own routes |
-//! | `admin`, `accounts` | the operator's routes; keys and configuration of a tenant |
+//! | `admin`, `accounts`, `configuration` | the operator's routes; keys and configuration of a tenant |
 //! | `caller`, `request_headers`, `body`, `query` | what a request says, parsed |
+//! | `tokens`, `cors` | pages in browsers: their tokens, and which may ask at all |
 //! | `ask` | questions to the objects |
 //! | `error`, `respond` | what can go wrong, and the answers; the only place that names status codes |
 
@@ -21,11 +22,14 @@ mod balance;
 mod body;
 mod books;
 mod caller;
+mod configuration;
+mod cors;
 mod edge_client;
 mod edge_driver;
 mod error;
 mod generations;
 mod healthz;
+mod policy_report;
 mod proxy;
 mod query;
 mod request_headers;
@@ -33,6 +37,8 @@ mod respond;
 mod router;
 #[cfg(feature = "test-hooks")]
 mod test_hooks;
+mod tokens;
+mod webhooks;
 
 // The root crate must name the objects, or they vanish from the Wasm.
 pub use holdfast_objects::{DirectoryObject, ReservationObject, TenantObject};

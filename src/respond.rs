@@ -1,6 +1,7 @@
 //! Answers. The only place that names status codes.
 
 use crate::error::EdgeError;
+use holdfast_core::config::ConfigCheck;
 use holdfast_core::dialect::{Dialect, error_envelope};
 use holdfast_core::ids::Identity;
 use holdfast_core::refusal::Refusal;
@@ -48,6 +49,11 @@ pub(crate) fn created<T: Serialize>(document: &T) -> Result<Response, EdgeError>
     json(201, document)
 }
 
+/// Answers 200 with a JSON document that is written already.
+pub(crate) fn written(text: String) -> Response {
+    into_response(Answer { status: 200, headers: vec![("content-type", JSON.into())], body: text.into_bytes() })
+}
+
 /// Answers 202 with a JSON document: it was recorded and is not done yet.
 ///
 /// # Errors
@@ -56,9 +62,10 @@ pub(crate) fn accepted<T: Serialize>(document: &T) -> Result<Response, EdgeError
     json(202, document)
 }
 
-/// Answers 200 with a JSON document that an object has written.
-pub(crate) fn document(body: String) -> Response {
-    into_response(Answer { status: 200, headers: vec![("content-type", JSON.into())], body: body.into_bytes() })
+/// Answers 200 with a version of a stored JSON document. Its bytes are what the entity tag stands for.
+pub(crate) fn document(document: String, etag: String, version: u64) -> Response {
+    let headers = vec![("content-type", JSON.into()), ("etag", etag), ("holdfast-config-version", version.to_string())];
+    into_response(Answer { status: 200, headers, body: document.into_bytes() })
 }
 
 /// Answers 200 with documents, one a line. Where to read on stands in the headers: a line is nothing but a document.
@@ -69,6 +76,11 @@ pub(crate) fn json_lines(body: String, has_more: bool, next: &str) -> Response {
         ("holdfast-next", next.into()),
     ];
     into_response(Answer { status: 200, headers, body: body.into_bytes() })
+}
+
+/// Answers 204: there is nothing but headers.
+pub(crate) fn no_content(headers: &[(&'static str, String)]) -> Response {
+    Response::builder().with_status(204).with_headers(header_map(headers)).empty()
 }
 
 /// Answers with an error.
@@ -103,6 +115,7 @@ const fn status_of(error: &EdgeError) -> u16 {
         EdgeError::ContentDeleted => 410,
         EdgeError::BodyTooLarge { .. } => 413,
         EdgeError::UnsupportedMediaType { .. } => 415,
+        EdgeError::InvalidConfig { .. } => 422,
         EdgeError::Refused(refusal) | EdgeError::Unfinished { refusal, .. } => status_of_refusal(refusal),
         EdgeError::Unhealthy { .. } => 503,
         EdgeError::Internal => 500,
@@ -113,13 +126,18 @@ const fn status_of_refusal(refusal: &Refusal) -> u16 {
     match refusal {
         Refusal::ModelNotPriced { .. }
         | Refusal::OverrideNotAllowed
+        | Refusal::InvalidTokenRequest { .. }
         | Refusal::JustificationRequired
         | Refusal::InvalidSetting { .. }
         | Refusal::AmountOutOfRange => 400,
-        Refusal::InvalidKey => 401,
+        Refusal::InvalidKey | Refusal::TokenExpired => 401,
         Refusal::BudgetExhausted => 402,
-        Refusal::RoleRequired | Refusal::Suspended => 403,
-        Refusal::NoRoute | Refusal::NotFound | Refusal::UnknownTenant => 404,
+        Refusal::OriginNotAllowed
+        | Refusal::RoleRequired
+        | Refusal::RouteNotAllowed
+        | Refusal::Suspended
+        | Refusal::TokenNotAllowed => 403,
+        Refusal::NoRoute | Refusal::NotFound | Refusal::UnknownTenant | Refusal::UnknownConfigVersion => 404,
         Refusal::IdentityConflict
         | Refusal::NeverStarted
         | Refusal::StaleEpoch { .. }
@@ -128,10 +146,13 @@ const fn status_of_refusal(refusal: &Refusal) -> u16 {
         | Refusal::KeyExists
         | Refusal::TooManyKeys { .. }
         | Refusal::VersionConflict { .. }
+        | Refusal::NotReplayable { .. }
         | Refusal::PostingConflict
         | Refusal::AlreadyResolved
         | Refusal::NotResolvedYet => 409,
+        Refusal::PreconditionFailed => 412,
         Refusal::IdempotencyKeyReused => 422,
+        Refusal::PreconditionRequired => 428,
         Refusal::ConcurrencyExceeded { .. } | Refusal::TooManyReaders => 429,
         Refusal::Misconfigured { .. } | Refusal::Unavailable { .. } => 503,
     }
@@ -143,7 +164,9 @@ fn extra_headers(status: u16, error: &EdgeError) -> Vec<(&'static str, String)> 
         headers.push(("retry-after", RETRY_AFTER_S.to_owned()));
     }
     match error {
-        EdgeError::Refused(Refusal::InvalidKey) => headers.push(("www-authenticate", "Bearer".into())),
+        EdgeError::Refused(Refusal::InvalidKey | Refusal::TokenExpired) => {
+            headers.push(("www-authenticate", "Bearer".into()))
+        }
         // RFC 9110, 15.5.9: the rest of the body may still be on its way, so the connection is of no more use.
         EdgeError::RequestTimeout { .. } => headers.push(("connection", "close".into())),
         EdgeError::MethodNotAllowed { allow } => headers.push(("allow", allow.join(", "))),
@@ -174,6 +197,9 @@ struct Problem<'a> {
     retryable: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     log_length: Option<u64>,
+    /// Errors and warnings of a document.
+    #[serde(flatten)]
+    faults: Option<&'a ConfigCheck>,
 }
 
 fn problem(status: u16, error: &EdgeError) -> Vec<u8> {
@@ -189,6 +215,10 @@ fn problem(status: u16, error: &EdgeError) -> Vec<u8> {
             EdgeError::BeyondEnd { log_length } => Some(*log_length),
             _ => None,
         },
+        faults: match error {
+            EdgeError::InvalidConfig { check } => Some(check),
+            _ => None,
+        },
     };
     // Text and numbers always serialize.
     serde_json::to_vec(&document).unwrap_or_default()
@@ -202,14 +232,19 @@ fn title(code: &str) -> String {
 }
 
 fn into_response(answer: Answer) -> Response {
+    let headers = header_map(&answer.headers);
+    Response::builder().with_status(answer.status).with_headers(headers).fixed(answer.body)
+}
+
+fn header_map(of_answer: &[(&'static str, String)]) -> Headers {
     let headers = Headers::new();
     let own = [("cache-control", "no-store".to_owned()), ("x-content-type-options", "nosniff".to_owned())];
-    for (name, value) in answer.headers.iter().chain(&own) {
+    for (name, value) in of_answer.iter().chain(&own) {
         if let Err(error) = headers.set(name, value) {
             worker::console_error!("header {name} was left out: {error}");
         }
     }
-    Response::builder().with_status(answer.status).with_headers(headers).fixed(answer.body)
+    headers
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ use crate::ids::{GenerationId, ReservationId};
 use crate::money::Micros;
 use crate::time::UnixMillis;
 use crate::usage::Metered;
+use crate::webhook::Notice;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -274,6 +275,10 @@ pub struct Posting {
     /// The measured consumption it stands on. It travels with the posting, so neither is ever known without the other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub usage_records: Vec<UsageRecord>,
+    /// What its transition tells the tenant, see [`crate::webhook`]. It travels with the posting and is no part of it:
+    /// what is applied, compared and kept is without it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<Notice>,
     /// Why.
     pub reason: ReasonCode,
     /// When it was decided, by the clock of the object that decided.
@@ -302,9 +307,16 @@ impl Posting {
             refers_to: None,
             frees_slot: false,
             usage_records: Vec::new(),
+            notices: Vec::new(),
             reason,
             decided_at,
         }
+    }
+
+    /// The movement alone.
+    #[must_use]
+    pub fn without_notices(&self) -> Self {
+        Self { notices: Vec::new(), ..self.clone() }
     }
 
     /// What no posting of a reservation may be, whatever the state of its hold; the reason in stable words.

@@ -43,9 +43,12 @@
 //! | what happens to a generation from start to settlement? | [`reservation`] |
 //! | what becomes of a hold whose outcome is open? | [`reconcile`] |
 //! | what did the provider's bytes say? | [`sse`], [`meter`], [`intake`] |
+//! | what may a page in a browser do, and which page? | [`token`], [`origin`] |
 //! | what does it cost? | [`pricing`], [`ledger`] |
 //! | is an answer that nobody waits for worth finishing? | [`economics`] |
 //! | on what evidence was a hold released, and what came late? | [`evidence`], [`finding`] |
+//! | who signed this message? | [`signature`] |
+//! | what is the tenant told, where, and how often? | [`webhook`] |
 //! | what do edge and objects say to each other? | [`wire`] |
 
 extern crate alloc;
@@ -65,6 +68,7 @@ pub mod key;
 pub mod ledger;
 pub mod meter;
 pub mod money;
+pub mod origin;
 pub mod policy;
 pub mod pricing;
 pub mod reconcile;
@@ -72,9 +76,12 @@ pub mod refusal;
 pub mod relay;
 pub mod request;
 pub mod reservation;
+pub mod signature;
 pub mod sse;
 pub mod tenant;
 pub mod time;
+pub mod token;
 pub mod usage;
 pub mod view;
+pub mod webhook;
 pub mod wire;

@@ -11,6 +11,19 @@ use serde::{Deserialize, Serialize};
 pub enum Refusal {
     /// The key is unknown, revoked or malformed.
     InvalidKey,
+    /// The browser token counted once, and counts no more.
+    TokenExpired,
+    /// The page that asks was loaded from an origin that the tenant, or the token, does not allow.
+    OriginNotAllowed,
+    /// What was asked for takes a key, or a token with other limits.
+    TokenNotAllowed,
+    /// The token is limited to other routes.
+    RouteNotAllowed,
+    /// No token can be minted as it was asked for.
+    InvalidTokenRequest {
+        /// What is wrong, for the caller.
+        fault: String,
+    },
     /// The key may not do this: it takes one of role `admin`.
     RoleRequired,
     /// The tenant is suspended: nothing new runs.
@@ -72,6 +85,17 @@ pub enum Refusal {
         /// The version it has now.
         current: u64,
     },
+    /// There is no such version of the configuration.
+    UnknownConfigVersion,
+    /// What is changed must be named by `If-Match` (RFC 6585: 428): two writers could otherwise undo each other.
+    PreconditionRequired,
+    /// It is not what `If-Match` names any more (RFC 9110: 412).
+    PreconditionFailed,
+    /// Only a dead letter is sent again.
+    NotReplayable {
+        /// The state that the delivery is in.
+        state: String,
+    },
     /// As many readers are attached as are allowed.
     TooManyReaders,
     /// The same posting id came with other content.
@@ -100,6 +124,11 @@ impl Refusal {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::InvalidKey => "invalid_api_key",
+            Self::TokenExpired => "token_expired",
+            Self::OriginNotAllowed => "origin_not_allowed",
+            Self::TokenNotAllowed => "token_not_allowed",
+            Self::RouteNotAllowed => "route_not_allowed",
+            Self::InvalidTokenRequest { .. } => "invalid_token_request",
             Self::RoleRequired => "role_required",
             Self::Suspended => "tenant_suspended",
             Self::UnknownTenant => "unknown_tenant",
@@ -120,6 +149,10 @@ impl Refusal {
             Self::JustificationRequired => "justification_required",
             Self::ActionConflict => "action_conflict",
             Self::VersionConflict { .. } => "version_conflict",
+            Self::UnknownConfigVersion => "unknown_config_version",
+            Self::PreconditionRequired => "precondition_required",
+            Self::PreconditionFailed => "precondition_failed",
+            Self::NotReplayable { .. } => "not_replayable",
             Self::TooManyReaders => "too_many_readers",
             Self::PostingConflict => "posting_conflict",
             Self::AlreadyResolved => "already_resolved",
@@ -157,6 +190,11 @@ impl Refusal {
             | Self::AlreadyResolved
             | Self::AmountOutOfRange => true,
             Self::InvalidKey
+            | Self::TokenExpired
+            | Self::OriginNotAllowed
+            | Self::TokenNotAllowed
+            | Self::RouteNotAllowed
+            | Self::InvalidTokenRequest { .. }
             | Self::RoleRequired
             | Self::Suspended
             | Self::UnknownTenant
@@ -175,6 +213,10 @@ impl Refusal {
             | Self::JustificationRequired
             | Self::ActionConflict
             | Self::VersionConflict { .. }
+            | Self::UnknownConfigVersion
+            | Self::PreconditionRequired
+            | Self::PreconditionFailed
+            | Self::NotReplayable { .. }
             | Self::TooManyReaders
             | Self::NotResolvedYet
             | Self::Misconfigured { .. }
@@ -187,6 +229,11 @@ impl Refusal {
     pub fn message(&self) -> String {
         match self {
             Self::InvalidKey => "The API key is missing, malformed, unknown or revoked.".to_string(),
+            Self::TokenExpired => "The token has expired; have a new one minted.".to_string(),
+            Self::OriginNotAllowed => "Pages of this origin may not use this API.".to_string(),
+            Self::TokenNotAllowed => "The token does not allow this.".to_string(),
+            Self::RouteNotAllowed => "The token does not allow this route.".to_string(),
+            Self::InvalidTokenRequest { fault } => alloc::format!("No such token can be minted: {fault}."),
             Self::RoleRequired => "This takes a key of role `admin`.".to_string(),
             Self::Suspended => "This tenant is suspended: nothing new is run.".to_string(),
             Self::UnknownTenant => "No such tenant.".to_string(),
@@ -218,6 +265,16 @@ impl Refusal {
             Self::ActionConflict => "This action id was used for another action.".to_string(),
             Self::VersionConflict { current } => {
                 alloc::format!("The reservation has changed since it was looked at; it is at version {current}.")
+            }
+            Self::UnknownConfigVersion => "There is no such version of the configuration.".to_string(),
+            Self::PreconditionRequired => {
+                "If-Match must name what is changed: read it first and send its ETag.".to_string()
+            }
+            Self::PreconditionFailed => {
+                "It has changed since it was read: read it again and send its new ETag in If-Match.".to_string()
+            }
+            Self::NotReplayable { state } => {
+                alloc::format!("This delivery is `{state}`; only a dead letter is sent again.")
             }
             Self::TooManyReaders => "Too many readers are attached to this generation.".to_string(),
             Self::PostingConflict => "This posting id was used with other content.".to_string(),

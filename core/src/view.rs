@@ -13,11 +13,13 @@ use crate::ledger::ReasonCode;
 use crate::money::Micros;
 use crate::policy::{OnDisconnect, Owner, Terms};
 use crate::reservation::{
-    Aggregate, Attempt, ConnectionState, Lifecycle, LogFacts, Reservation, Settlement, Tombstone, UpstreamState,
+    Aggregate, Assessment, Attempt, ConnectionState, Lifecycle, LogFacts, Reservation, Settlement, Tombstone,
+    UpstreamState,
 };
 use crate::tenant::Admitted;
 use crate::time::UnixMillis;
 use crate::usage::Metered;
+use alloc::boxed::Box;
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
@@ -92,6 +94,10 @@ pub struct GenerationView {
     pub owner: Owner,
     /// What a disconnect does.
     pub on_disconnect: OnDisconnect,
+    /// What the last disconnect was found to cost, and what policy `auto` makes of it; absent without one. Its amounts and
+    /// tokens are estimates: nothing is charged by them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto: Option<Box<Assessment>>,
     /// First machine: the client side.
     pub connection: ConnectionView,
     /// Second machine: the provider.
@@ -153,6 +159,7 @@ impl GenerationView {
             model: terms.model.clone(),
             owner: terms.owner,
             on_disconnect: terms.on_disconnect,
+            auto: None,
             connection: ConnectionView { state: ConnectionState::Connected, readers: 0, furthest_offset: 0 },
             upstream: UpstreamView {
                 state: UpstreamState::Prepared,
@@ -226,6 +233,7 @@ impl GenerationView {
                 closed: terminal,
                 deleted: reservation.content_deleted,
             },
+            auto: reservation.assessment.clone(),
             reason: reservation.reason,
             ended_at: reservation.ended_at,
             ..base

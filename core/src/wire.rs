@@ -10,18 +10,22 @@ pub use books::{
     BooksCall, BooksReply, GenerationFilter, HoldName, LedgerFilter, PAGE_DEFAULT, PAGE_MAX, Paging, RecordsOf, Span,
 };
 
-use crate::ids::{AttemptId, GenerationId, Identity, TenantId};
+use crate::config::{Condition, ConfigCheck, ConfigEntry, ConfigFault, ConfigVersion, TrialRequest};
+use crate::ids::{AttemptId, GenerationId, Identity, TenantId, TokenId};
 use crate::key::KeyDigest;
 use crate::ledger::Posting;
 use crate::money::Micros;
 use crate::policy::Terms;
 use crate::refusal::Refusal;
-use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, UpstreamEnd};
+use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, RunEnd, UpstreamEnd};
+use crate::signature::SecretText;
 use crate::tenant::account::{AccountView, Authority, KeyView, NewKey, Status};
 use crate::tenant::books::ReservationBooks;
 use crate::tenant::{Admit, Admitted, Extend};
 use crate::time::UnixMillis;
+use crate::token::{Claims, Credential, TokenRequest};
 use crate::view::{BalanceView, GenerationView};
+use crate::webhook::{DeliveryView, Notice, StateName, WebhookView};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -39,15 +43,15 @@ pub enum TenantCall {
     Admit(Box<Admit>),
     /// Is this key valid, and is this generation admitted?
     Authenticate {
-        /// The caller's key.
-        key: KeyDigest,
+        /// The caller's key or token. What is outside of a token's limits does not exist for it.
+        key: Credential,
         /// A generation that the caller names.
         generation: Option<GenerationId>,
     },
     /// Which generation runs or ran under this idempotency key, on any path?
     FindByIdempotencyKey {
-        /// The caller's key.
-        key: KeyDigest,
+        /// The caller's key or token. What is outside of a token's limits is not found.
+        key: Credential,
         /// The idempotency key.
         idempotency_key: String,
     },
@@ -63,6 +67,15 @@ pub enum TenantCall {
         /// What is asked.
         question: Box<BooksCall>,
     },
+    /// May this token be minted?
+    MintToken {
+        /// The key that mints it.
+        key: KeyDigest,
+        /// The token's name, made at the edge.
+        id: TokenId,
+        /// What is asked for.
+        request: Box<TokenRequest>,
+    },
     /// An operator, or a key of role `admin`, acts on the account. The tenant that does not exist is refused, unless it
     /// is created.
     Account {
@@ -75,9 +88,72 @@ pub enum TenantCall {
     Settle {
         /// The postings.
         postings: Vec<Posting>,
+        /// How the run ended, once it has: for the measures of its route. The same word twice has one effect.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<Box<RunEnd>>,
+    },
+    /// The result of a run that went on without readers was read after its end. Idempotent.
+    ResultRead {
+        /// Which run.
+        generation: GenerationId,
+    },
+    /// What the disconnects of each route came to, and which policy they speak for.
+    Policy {
+        /// The caller's key.
+        key: KeyDigest,
+        /// Over how long a time, in milliseconds.
+        window_ms: u64,
+    },
+    /// A key of role `admin` acts on the tenant's webhook.
+    Webhook {
+        /// The caller's key.
+        key: KeyDigest,
+        /// What is to be done.
+        action: WebhookCall,
+    },
+    /// What a reservation tells about a change that has no posting. Idempotent by the notice's id.
+    Notify {
+        /// What is told, in order.
+        notices: Vec<Notice>,
     },
     /// A further attempt is planned: may its hold be extended? Idempotent by reservation and epoch.
     Extend(Box<Extend>),
+}
+
+/// What can be done with a tenant's webhook. Where it points is configured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "webhook", rename_all = "snake_case")]
+pub enum WebhookCall {
+    /// Its state.
+    Show,
+    /// Replace the secret.
+    Rotate {
+        /// The new one, made by the edge.
+        secret: SecretText,
+        /// For how long the old one signs besides; the operator's limit when absent, and no more.
+        overlap_ms: Option<u64>,
+    },
+    /// It is there again.
+    Enable,
+    /// Send an event that says nothing but that it arrives.
+    Test {
+        /// Makes its id; letters and digits.
+        random: String,
+    },
+    /// Events in the order in which they were told.
+    List {
+        /// Only in this state.
+        state: Option<StateName>,
+        /// From behind this event on.
+        after: Option<String>,
+        /// At most so many.
+        limit: u32,
+    },
+    /// Send a dead letter again.
+    Replay {
+        /// The event.
+        id: String,
+    },
 }
 
 /// What can be done with an account.
@@ -112,13 +188,36 @@ pub enum AccountCall {
         /// Which.
         id: String,
     },
-    /// Replace the configuration.
+    /// Replace the configuration. The same document put again is the same version.
     PutConfig {
         /// The document.
         document: String,
+        /// What must hold.
+        condition: Condition,
     },
-    /// The configuration.
-    ShowConfig,
+    /// A version of the configuration.
+    ShowConfig {
+        /// Which; the current one when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<u64>,
+    },
+    /// The versions, the latest first.
+    ListConfigs {
+        /// From before this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<u64>,
+        /// At most so many.
+        limit: u32,
+    },
+    /// What is wrong with a document, and which route would take a request? Nothing is stored.
+    CheckConfig {
+        /// The document; the current one when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        document: Option<String>,
+        /// The request.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<TrialRequest>,
+    },
 }
 
 /// The answer of a TenantObject.
@@ -141,6 +240,8 @@ pub enum TenantReply {
     Balance(Box<BalanceView>),
     /// What the books say.
     Books(Box<BooksReply>),
+    /// What the token says that may be minted; the edge signs it.
+    Granted(Box<Claims>),
     /// The account after a call on it.
     Account(Box<AccountView>),
     /// The keys of the tenant, or the one that was issued or revoked.
@@ -148,15 +249,40 @@ pub enum TenantReply {
         /// In the order in which they were issued.
         keys: Vec<KeyView>,
     },
-    /// The configuration.
-    Config {
-        /// Its version; 0 before the first.
-        version: u64,
+    /// A version of the configuration; 0 before the first.
+    Config(Box<ConfigVersion>),
+    /// The configuration is in force, now or before.
+    ConfigPut {
+        /// Its version.
+        entry: ConfigEntry,
+        /// What works, and hardly as it was meant.
+        warnings: Vec<ConfigFault>,
+    },
+    /// Versions of the configuration.
+    Configs {
+        /// The latest first.
+        entries: Vec<ConfigEntry>,
+    },
+    /// A document was checked; one with errors was not stored.
+    ConfigChecked(Box<ConfigCheck>),
+    /// Every posting is applied, now or before.
+    Settled,
+    /// The webhook after a call on it.
+    Webhook(Box<WebhookView>),
+    /// Events on their way, delivered or dead.
+    Deliveries {
+        /// In the order in which they were told.
+        deliveries: Vec<DeliveryView>,
+        /// There are more behind them.
+        has_more: bool,
+    },
+    /// What was told is noted, now or before, or nobody is to be told.
+    Noted,
+    /// The report: [`crate::tenant::PolicyReport`] as text, which the edge hands on as it is.
+    Policy {
         /// The document.
         document: String,
     },
-    /// Every posting is applied, now or before.
-    Settled,
     /// The hold is extended by the amount asked for, now or before.
     Extended,
     /// Refused; nothing changed.
@@ -423,8 +549,15 @@ mod tests {
             serde_json::to_string(&refused).unwrap(),
             r#"{"reply":"refused","refusal":{"refusal":"concurrency_exceeded","limit":2}}"#
         );
-        let settle = TenantCall::Settle { postings: Vec::new() };
+        let settle = TenantCall::Settle { postings: Vec::new(), run: None };
         assert_eq!(serde_json::to_string(&settle).unwrap(), r#"{"call":"settle","postings":[]}"#);
+        assert_eq!(serde_json::from_str::<TenantCall>(r#"{"call":"settle","postings":[]}"#).unwrap(), settle);
+        let generation = GenerationId::from_random([1; 16]);
+        assert_eq!(
+            serde_json::to_string(&TenantCall::ResultRead { generation }).unwrap(),
+            r#"{"call":"result_read","generation":"gen_01010101010101010101010101010101"}"#
+        );
+        assert_eq!(serde_json::to_string(&TenantReply::Noted).unwrap(), r#"{"reply":"noted"}"#);
         let identity = r#"{"tenant":"t","generation":"gen_01010101010101010101010101010101","reservation":"res_02020202020202020202020202020202"}"#;
         let bytes = alloc::format!(r#"{{"call":"extend","identity":{identity},"epoch":2,"amount":7}}"#);
         let extend = serde_json::from_str::<TenantCall>(&bytes).unwrap();

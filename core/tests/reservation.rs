@@ -11,10 +11,14 @@
 
 #[path = "reservation/amounts.rs"]
 mod amounts;
+#[path = "reservation/announce.rs"]
+mod announce;
 #[path = "reservation/arrows.rs"]
 mod arrows;
 #[path = "reservation/asked.rs"]
 mod asked;
+#[path = "reservation/auto.rs"]
+mod auto;
 #[path = "reservation/books.rs"]
 mod books;
 #[path = "reservation/cancel.rs"]

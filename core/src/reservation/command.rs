@@ -2,6 +2,7 @@
 
 use super::cancel::{CancelAnswer, Cancellation};
 use super::conclude::UpstreamEnd;
+use super::disconnect::Assessment;
 use super::operate::{ActionRow, OperatorAction};
 use super::record::EvidenceRow;
 use super::signal::{Signal, SignalRow};
@@ -12,6 +13,7 @@ use crate::ledger::Posting;
 use crate::money::Micros;
 use crate::policy::Terms;
 use crate::time::UnixMillis;
+use crate::webhook::Notice;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -149,11 +151,13 @@ pub enum Command {
         /// Who found it.
         by: ResolvedBy,
     },
-    /// The tenant has applied a posting.
+    /// The tenant has applied a posting, or taken a notice.
     Acknowledge {
-        /// Which.
+        /// Which; a notice by its own id.
         posting_id: String,
     },
+    /// The tenant knows that the result was read after the end.
+    ReadTold,
     /// A delivery failed.
     DeliveryFailed {
         /// Which.
@@ -191,6 +195,7 @@ impl Command {
             Self::Wake { .. } => "wake",
             Self::ResolveNeverStarted { .. } => "resolve_never_started",
             Self::Acknowledge { .. } => "acknowledge",
+            Self::ReadTold => "read_told",
             Self::DeliveryFailed { .. } => "delivery_failed",
             Self::DeliveryRefused { .. } => "delivery_refused",
         }
@@ -301,14 +306,18 @@ pub struct Transition {
     pub state: Option<Aggregate>,
     /// Rows for the history.
     pub history: Vec<HistoryRow>,
-    /// Rows for the outbox.
+    /// Rows for the outbox. What is told about the transition travels with the last one.
     pub postings: Vec<Posting>,
+    /// Rows for the outbox: what is told about a transition that has no posting.
+    pub notices: Vec<Notice>,
     /// Rows for the signals that were received.
     pub signals: Vec<SignalRow>,
     /// Rows for the operator's actions.
     pub actions: Vec<ActionRow>,
     /// Release records and what was learnt after them.
     pub evidence: Vec<EvidenceRow>,
+    /// What a disconnect was found to cost.
+    pub assessments: Vec<Assessment>,
     /// What to do afterwards.
     pub effects: Vec<Effect>,
     /// The answer.
@@ -321,9 +330,11 @@ impl Transition {
             state: None,
             history: Vec::new(),
             postings: Vec::new(),
+            notices: Vec::new(),
             signals: Vec::new(),
             actions: Vec::new(),
             evidence: Vec::new(),
+            assessments: Vec::new(),
             effects: Vec::new(),
             reply,
         }
@@ -362,8 +373,10 @@ impl Transition {
         self.state.is_none()
             && self.history.is_empty()
             && self.postings.is_empty()
+            && self.notices.is_empty()
             && self.signals.is_empty()
             && self.actions.is_empty()
             && self.evidence.is_empty()
+            && self.assessments.is_empty()
     }
 }

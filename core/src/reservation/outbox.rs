@@ -1,19 +1,41 @@
-//! Postings on their way to the tenant: at least once, until they are acknowledged or refused for good.
+//! Postings on their way to the tenant, and what is told of a change that has none: at least once, until they are
+//! acknowledged or refused for good.
 
 use super::{Aggregate, Reply, Reservation, Tombstone, Transition};
 use crate::deadline::backoff_ms;
 use crate::ledger::{Posting, ReasonCode};
 use crate::time::UnixMillis;
+use crate::webhook::Notice;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// A posting that the tenant has not acknowledged yet. Its body is the outbox row.
+/// What is delivered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Parcel {
+    /// A posting, with what is told about it.
+    #[default]
+    Posting,
+    /// What is told of a change that has no posting.
+    Notice,
+}
+
+impl Parcel {
+    const fn is_posting(&self) -> bool {
+        matches!(self, Self::Posting)
+    }
+}
+
+/// A posting or notice that the tenant has not acknowledged yet. Its body is the outbox row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Delivery {
-    /// Which posting.
+    /// Which posting; of a notice its own id.
     pub posting_id: String,
+    /// Which of the two.
+    #[serde(default, skip_serializing_if = "Parcel::is_posting")]
+    pub parcel: Parcel,
     /// Deliveries that failed.
     pub attempts: u32,
     /// When it is tried again.
@@ -33,7 +55,16 @@ pub struct RefusedDelivery {
 
 /// The first delivery of a posting: at once.
 pub(super) fn delivery(posting: &Posting, now: UnixMillis) -> Delivery {
-    Delivery { posting_id: posting.id.clone(), attempts: 0, next_at: now }
+    Delivery { posting_id: posting.id.clone(), parcel: Parcel::Posting, attempts: 0, next_at: now }
+}
+
+/// The first delivery of a notice: at once.
+pub(super) fn notice_delivery(notice: &Notice, now: UnixMillis) -> Delivery {
+    Delivery { posting_id: notice.id.clone(), parcel: Parcel::Notice, attempts: 0, next_at: now }
+}
+
+fn is_notice(deliveries: &[Delivery], id: &str) -> bool {
+    deliveries.iter().any(|delivery| delivery.posting_id == id && delivery.parcel == Parcel::Notice)
 }
 
 fn without(deliveries: &[Delivery], posting_id: &str) -> Vec<Delivery> {
@@ -93,8 +124,13 @@ impl Reservation {
         if deliveries == self.deliveries {
             return Transition::unchanged(Reply::Done);
         }
-        // What was refused for good has not arrived: it is never settled.
-        let acknowledged_at = (deliveries.is_empty() && self.refused_deliveries.is_empty()).then_some(now);
+        // Settled is what has its postings applied: a notice settles nothing, and what was refused for good has not arrived.
+        let acknowledged_at = if is_notice(&self.deliveries, posting_id) {
+            self.acknowledged_at
+        } else {
+            let arrived = deliveries.iter().all(|delivery| delivery.parcel == Parcel::Notice);
+            (arrived && self.refused_deliveries.is_empty()).then_some(now)
+        };
         Self { deliveries, acknowledged_at, ..self.clone() }.changed(Reply::Done)
     }
 
@@ -113,6 +149,10 @@ impl Reservation {
         next.deliveries = without(&self.deliveries, posting_id);
         if next.deliveries == self.deliveries {
             return Transition::unchanged(Reply::Done);
+        }
+        if is_notice(&self.deliveries, posting_id) {
+            // Nobody's balance depends on it.
+            return next.changed(Reply::Done).with_history(now, "delivery_refused", refusal, self.attempt.epoch());
         }
         next.refused_deliveries.push(refused(posting_id, refusal, now));
         next.ask_for_review(ReasonCode::PostingRefused, now);

@@ -149,6 +149,11 @@ impl Reservation {
         }
     }
 
+    /// Whether there is an attempt of that operation.
+    pub(super) fn knows(&self, subject: &Subject) -> bool {
+        self.which(subject).is_some()
+    }
+
     fn which(&self, subject: &Subject) -> Option<Which> {
         let fits = |attempt: &Attempt| match subject {
             Subject::Epoch { epoch } => attempt.had_epoch(*epoch),

@@ -1,15 +1,17 @@
 //! Admission: key, idempotency, route, price, budget, slot, in this order; then the hold.
 
 use super::account::{Account, Status};
+use super::runs::{RouteMeasures, RunRow, RunStart, auto_terms};
 use super::{Hold, HoldState, IdempotencyRow, PeriodState, PostedRows, TenantState, period_key, post};
-use crate::config::{Limits, Provider, TenantConfig};
+use crate::config::{Facts, Limits, Provider, TenantConfig, provider_of};
+use crate::economics::Workload;
 use crate::ids::{AttemptId, Identity};
-use crate::key::KeyDigest;
 use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
 use crate::money::Micros;
-use crate::policy::{OnDisconnect, OnInterruption, Owner, Route, SlotOnExpiry, Terms};
+use crate::policy::{OnDisconnect, Route, Terms, resolve_on_disconnect};
 use crate::refusal::Refusal;
 use crate::time::UnixMillis;
+use crate::token::Credential;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -23,7 +25,7 @@ pub struct Admit {
     /// Minted at the edge.
     pub attempt: AttemptId,
     /// Who asks.
-    pub key: KeyDigest,
+    pub key: Credential,
     /// Request path.
     pub path: String,
     /// Model as the client named it.
@@ -46,6 +48,12 @@ pub struct Admit {
     pub on_disconnect: Option<OnDisconnect>,
     /// The client's idempotency key.
     pub idempotency_key: Option<String>,
+    /// The kind of work that the client says it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<Workload>,
+    /// Who asks what, in keyed hashes: for the re-ask rate of the route.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunStart>,
 }
 
 impl Admit {
@@ -75,6 +83,10 @@ pub struct AdmitContext<'a> {
     pub same_generation: Option<&'a Hold>,
     /// The row of the same idempotency scope, if there is one, with its hold.
     pub same_key: Option<(&'a IdempotencyRow, &'a Hold)>,
+    /// Slots in use of the request's route (see [`route_of`]). Only read where the route has a limit of its own.
+    pub route_slots: u32,
+    /// What the recent runs of the request's route come to: see [`route_of`].
+    pub measures: Option<&'a RouteMeasures>,
 }
 
 /// The answer to an Admit that was not refused.
@@ -117,16 +129,19 @@ pub struct AdmissionRows {
     pub period: PeriodState,
     /// The idempotency key, if the request has one.
     pub idempotency: Option<IdempotencyRow>,
+    /// The run, for the measures of its route.
+    pub run: Option<RunRow>,
 }
 
 /// Decides whether a request may run. `Ok((answer, None))` is the recorded answer of an earlier Admit.
 ///
 /// # Errors
 /// The key was checked before: see [`super::account::authenticate`]. In this order: [`Refusal::InvalidKey`] (ids of
-/// another tenant), [`Refusal::IdentityConflict`], [`Refusal::IdempotencyKeyReused`], [`Refusal::Suspended`] (a
-/// recorded answer is given to a suspended tenant too), [`Refusal::NoRoute`], [`Refusal::Unavailable`] (the route's provider is not
-/// configured), [`Refusal::OverrideNotAllowed`], [`Refusal::ModelNotPriced`], [`Refusal::AmountOutOfRange`] (of the
-/// worst case), [`Refusal::BudgetExhausted`], [`Refusal::ConcurrencyExceeded`].
+/// another tenant), [`Refusal::TokenNotAllowed`], [`Refusal::IdentityConflict`], [`Refusal::IdempotencyKeyReused`],
+/// [`Refusal::RouteNotAllowed`] (of the recorded answer), [`Refusal::Suspended`] (a recorded answer is given to a
+/// suspended tenant too), [`Refusal::NoRoute`], [`Refusal::RouteNotAllowed`], [`Refusal::Unavailable`] (the route's
+/// provider is not configured), [`Refusal::OverrideNotAllowed`], [`Refusal::ModelNotPriced`], [`Refusal::AmountOutOfRange`] (of the
+/// worst case), [`Refusal::BudgetExhausted`], [`Refusal::ConcurrencyExceeded`] (of the tenant, of the route).
 pub fn admit(
     context: &AdmitContext<'_>,
     admit: &Admit,
@@ -135,21 +150,27 @@ pub fn admit(
     if admit.identity.tenant != context.account.id {
         return Err(Refusal::InvalidKey);
     }
+    admit.key.check_start()?;
     if let Some(hold) = context.same_generation {
         let same = hold.fingerprint == admit.fingerprint && hold.identity == admit.identity;
-        return if same { Ok((Admitted::of(hold, false), None)) } else { Err(Refusal::IdentityConflict) };
+        return if same { recorded(hold, false, &admit.key) } else { Err(Refusal::IdentityConflict) };
     }
     if let Some((row, hold)) = context.same_key.filter(|(row, _)| row.stands(now) && !row.may_run_again) {
         let same = row.fingerprint == admit.fingerprint;
-        return if same { Ok((Admitted::of(hold, true), None)) } else { Err(Refusal::IdempotencyKeyReused) };
+        return if same { recorded(hold, true, &admit.key) } else { Err(Refusal::IdempotencyKeyReused) };
     }
     if context.account.status == Status::Suspended {
         return Err(Refusal::Suspended);
     }
-    let terms = terms(context, admit)?;
+    let route = route_of(context.config, admit).ok_or(Refusal::NoRoute)?;
+    admit.key.check_route(&route.name)?;
+    let terms = terms(context, route, admit)?;
     check_budget(context.config, context.tenant, context.period, terms.hold)?;
     if context.tenant.slots_in_use >= context.config.concurrency {
         return Err(Refusal::ConcurrencyExceeded { limit: context.config.concurrency });
+    }
+    if let Some(limit) = route.concurrency.filter(|limit| context.route_slots >= *limit) {
+        return Err(Refusal::ConcurrencyExceeded { limit });
     }
 
     // From here the admission succeeds unless an amount leaves its range.
@@ -163,6 +184,7 @@ pub fn admit(
     let slots_in_use = context.tenant.slots_in_use.checked_add(1);
     let posted = post(context.tenant, posting, Micros::ZERO, slots_in_use, now)?;
     let period = PeriodState { held: context.period.held.plus(terms.hold)?, ..context.period.clone() };
+    let run = RunRow::admitted(admit, &terms, now);
     let idempotency = admit.idempotency_scope().map(|scope| IdempotencyRow {
         scope,
         identity: admit.identity.clone(),
@@ -185,9 +207,16 @@ pub fn admit(
         slot_freed: false,
         charged: Micros::ZERO,
     };
-    Ok((Admitted::of(&hold, false), Some(AdmissionRows { posted, hold, period, idempotency })))
+    Ok((Admitted::of(&hold, false), Some(AdmissionRows { posted, hold, period, idempotency, run })))
 }
 
+/// The recorded answer, for who may use its route.
+fn recorded(hold: &Hold, joined: bool, asks: &Credential) -> Result<(Admitted, Option<AdmissionRows>), Refusal> {
+    asks.check_route(&hold.terms.route)?;
+    Ok((Admitted::of(hold, joined), None))
+}
+
+/// Whether `amount` more may be held: within the credit, and within what the period still allows.
 pub(super) fn check_budget(
     config: &TenantConfig,
     tenant: &TenantState,
@@ -202,23 +231,21 @@ pub(super) fn check_budget(
     if over_credit || over_period { Err(Refusal::BudgetExhausted) } else { Ok(()) }
 }
 
-fn terms(context: &AdmitContext<'_>, admit: &Admit) -> Result<Terms, Refusal> {
-    let route = context
-        .config
-        .routes
-        .iter()
-        .find(|route| route.matches.matches(&admit.path, &admit.model, &admit.headers))
-        .ok_or(Refusal::NoRoute)?;
-    let provider = context
-        .providers
-        .iter()
-        .find(|provider| provider.name == route.provider)
-        .ok_or_else(|| Refusal::Unavailable { what: format!("provider `{}` is not configured", route.provider) })?;
-    let on_disconnect = resolve_policy(route, admit)?;
+/// The route that takes a request: the first that matches, else the default route.
+#[must_use]
+pub fn route_of<'a>(config: &'a TenantConfig, admit: &Admit) -> Option<&'a Route> {
+    let facts = Facts { path: &admit.path, model: &admit.model, headers: &admit.headers, workload: admit.workload };
+    config.choose(&facts).map(|(_, route, _)| route)
+}
+
+fn terms(context: &AdmitContext<'_>, route: &Route, admit: &Admit) -> Result<Terms, Refusal> {
+    let provider = provider_of(context.providers, &route.provider)?;
+    let policies = route.policies();
+    let on_disconnect = resolve_on_disconnect(&policies, admit.on_disconnect)?;
     let price =
         provider.prices.price_of(&admit.model).ok_or_else(|| Refusal::ModelNotPriced { model: admit.model.clone() })?;
     let max_output_tokens =
-        admit.max_output_tokens.map_or(route.max_output_tokens, |wanted| wanted.min(route.max_output_tokens));
+        admit.max_output_tokens.map_or(policies.max_output_tokens, |wanted| wanted.min(policies.max_output_tokens));
     let output_bound_tokens = max_output_tokens.saturating_mul(u64::from(admit.choices.max(1)));
     Ok(Terms {
         config_version: context.account.config_version,
@@ -228,17 +255,17 @@ fn terms(context: &AdmitContext<'_>, admit: &Admit) -> Result<Terms, Refusal> {
         path: admit.path.clone(),
         model: admit.model.clone(),
         streaming: admit.streaming,
-        owner: route.owner,
+        owner: policies.owner,
         on_disconnect,
-        grace_ms: if route.owner == Owner::Edge { 0 } else { route.grace_ms },
-        keep_partial: route.keep_partial,
-        lease_ms: route.lease_ms,
-        first_byte_ms: route.first_byte_ms,
-        idle_ms: route.idle_ms,
-        total_ms: route.total_ms,
-        observation_ms: route.observation_ms,
-        retention_s: route.retention_s,
-        strip_usage: admit.streaming && route.include_usage && !admit.include_usage,
+        grace_ms: policies.grace_ms,
+        keep_partial: policies.keep_partial,
+        lease_ms: policies.lease_ms,
+        first_byte_ms: policies.first_byte_ms,
+        idle_ms: policies.idle_ms,
+        total_ms: policies.total_ms,
+        observation_ms: policies.observation_ms,
+        retention_s: policies.retention_s,
+        strip_usage: admit.streaming && policies.include_usage && !admit.include_usage,
         max_output_tokens,
         input_bound_tokens: admit.body_bytes,
         output_bound_tokens,
@@ -247,21 +274,15 @@ fn terms(context: &AdmitContext<'_>, admit: &Admit) -> Result<Terms, Refusal> {
         // The most that it can cost: every byte of the body an input token, every output token used.
         hold: price.worst_case(admit.body_bytes, output_bound_tokens)?,
         capabilities: provider.dialect.capabilities(),
-        on_expiry: None,
-        slot_on_expiry: SlotOnExpiry::default(),
-        on_interruption: OnInterruption::default(),
-        escalate_above: None,
-        watch_ms: 0,
-        expected_ms: None,
+        on_expiry: policies.on_expiry.credit,
+        slot_on_expiry: policies.on_expiry.slot,
+        on_interruption: policies.on_interruption,
+        escalate_above: policies.escalate_above_micros,
+        watch_ms: policies.watch_ms,
+        expected_ms: policies.expected_ms,
+        workload: policies.workload,
+        auto: Some(auto_terms(&policies, admit.body_bytes, output_bound_tokens, context.measures)),
     })
-}
-
-fn resolve_policy(route: &Route, admit: &Admit) -> Result<OnDisconnect, Refusal> {
-    match admit.on_disconnect {
-        None => Ok(route.on_disconnect),
-        Some(wanted) if wanted == route.on_disconnect || route.allow_override => Ok(wanted),
-        Some(_) => Err(Refusal::OverrideNotAllowed),
-    }
 }
 
 impl PeriodState {

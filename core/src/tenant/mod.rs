@@ -10,10 +10,17 @@ pub mod account;
 mod admission;
 pub mod books;
 mod extension;
+mod policy_report;
+mod runs;
 mod settlement;
 
-pub use admission::{AdmissionRows, Admit, AdmitContext, Admitted, admit};
+pub use admission::{AdmissionRows, Admit, AdmitContext, Admitted, admit, route_of};
 pub use extension::{Extend, ExtendContext, extend};
+pub use policy_report::{
+    CancelSignals, ClientSignals, Decisions, Departures, DetachSignals, PolicyCosts, PolicyReport, Recommendation,
+    RecommendedBy, RoutePolicy, route_policy,
+};
+pub use runs::{MEASURED_FOR_MS, RUNS_KEPT_MS, RUNS_MAX, RouteMeasures, RunRow, RunStart, auto_terms, measure};
 pub use settlement::{KeyAfter, SettleContext, SettlementRows, settle};
 
 use crate::audit::{AuditRow, ChainHead};

@@ -54,7 +54,8 @@ pub enum KeyAfter {
     Freed,
 }
 
-/// Applies a posting of a reservation. `Ok(None)` means that it was applied before.
+/// Applies a posting of a reservation. `Ok(None)` means that it was applied before. What it tells the tenant is no part of
+/// the movement: it is neither stored nor compared here.
 ///
 /// | kind | hold must be | amount at most |
 /// |---|---|---|
@@ -78,7 +79,7 @@ pub fn settle(
     now: UnixMillis,
 ) -> Result<Option<SettlementRows>, Refusal> {
     if let Some(stored) = context.same_id {
-        return if stored == posting { Ok(None) } else { Err(Refusal::PostingConflict) };
+        return if *stored == posting.without_notices() { Ok(None) } else { Err(Refusal::PostingConflict) };
     }
     let hold = context.hold.ok_or(Refusal::NotFound)?;
     if let Some(contradiction) = posting.contradiction() {
@@ -88,7 +89,7 @@ pub fn settle(
     check_reference(hold, posting, context.referred)?;
     check_amount(hold, posting)?;
 
-    let rows = post_on_hold(context.tenant, hold, context.period, posting.clone(), now)?;
+    let rows = post_on_hold(context.tenant, hold, context.period, posting.without_notices(), now)?;
     Ok(Some(SettlementRows { idempotency: key_after(context, posting, now), ..rows }))
 }
 

@@ -4,8 +4,9 @@
 use super::world::World;
 use holdfast_core::ledger::{PostingKind, ReasonCode};
 use holdfast_core::policy::Terms;
-use holdfast_core::reservation::{Aggregate, Lifecycle, Reservation, ResolvedAs, Settlement};
+use holdfast_core::reservation::{Aggregate, Lifecycle, Parcel, Reservation, ResolvedAs, Settlement};
 use holdfast_core::usage::Metered;
+use holdfast_core::webhook::EventType;
 use std::collections::BTreeSet;
 
 /// What is charged by all postings together.
@@ -53,14 +54,34 @@ pub(crate) fn check(world: &World, terms: &Terms, acknowledged: &BTreeSet<String
     let put_aside: BTreeSet<_> = refused(world);
     assert!(on_the_way.is_disjoint(acknowledged) && on_the_way.is_disjoint(&put_aside));
     let known: BTreeSet<_> = on_the_way.union(acknowledged).chain(&put_aside).cloned().collect();
-    assert_eq!(known, ids, "invariant 6");
+    let told = check_notices(world);
+    assert_eq!(known, ids.union(&told).cloned().collect(), "invariant 6");
     let order: Vec<_> = postings.iter().map(|posting| &posting.id).filter(|id| on_the_way.contains(*id)).collect();
-    assert_eq!(order, world.aggregate.deliveries().iter().map(|delivery| &delivery.posting_id).collect::<Vec<_>>());
+    let carried = world.aggregate.deliveries().iter().filter(|delivery| delivery.parcel == Parcel::Posting);
+    let carried: Vec<_> = carried.map(|delivery| &delivery.posting_id).collect();
+    assert_eq!(order, carried);
     if let Some(live) = live {
         check_live(world, live, reduced);
-        let arrived = !postings.is_empty() && on_the_way.is_empty() && put_aside.is_empty();
+        let arrived = !postings.is_empty() && carried.is_empty() && put_aside.is_empty();
         assert_eq!(live.acknowledged_at.is_some(), arrived);
     }
+}
+
+/// Each event has an id of its own, and its end is told once. Returns the ids of those that travel by themselves.
+fn check_notices(world: &World) -> BTreeSet<String> {
+    let ids: BTreeSet<_> = world.notices.iter().map(|notice| notice.id.clone()).collect();
+    assert_eq!(ids.len(), world.notices.len(), "{:?}", world.notices);
+    let ends =
+        world.notices.iter().filter(|notice| !matches!(notice.kind, EventType::LateCompletion | EventType::Disputed));
+    let ended = match &world.aggregate {
+        Aggregate::Vacant => false,
+        Aggregate::Tombstone(_) => true,
+        Aggregate::Live(live) => live.lifecycle.is_terminal(),
+    };
+    assert_eq!(ends.count(), usize::from(ended), "{:?}", world.notices);
+    let carried: BTreeSet<_> =
+        world.postings.iter().flat_map(|posting| &posting.notices).map(|notice| &notice.id).collect();
+    ids.iter().filter(|id| !carried.contains(id)).cloned().collect()
 }
 
 fn check_live(world: &World, live: &Reservation, reduced: u64) {

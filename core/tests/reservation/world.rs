@@ -20,6 +20,7 @@ use holdfast_core::reservation::{
 };
 use holdfast_core::time::UnixMillis;
 use holdfast_core::usage::Usage;
+use holdfast_core::webhook::Notice;
 use std::collections::BTreeSet;
 
 pub(crate) const START: UnixMillis = UnixMillis(1_795_996_800_000);
@@ -80,6 +81,8 @@ pub(crate) fn terms() -> Terms {
         escalate_above: None,
         watch_ms: 0,
         expected_ms: None,
+        workload: Default::default(),
+        auto: None,
     }
 }
 
@@ -248,6 +251,8 @@ pub(crate) struct World {
     pub(crate) log: LogFacts,
     pub(crate) now: UnixMillis,
     pub(crate) postings: Vec<Posting>,
+    /// What was told, with a posting or without.
+    pub(crate) notices: Vec<Notice>,
     pub(crate) history: Vec<HistoryRow>,
     pub(crate) signals: Vec<SignalRow>,
     pub(crate) actions: Vec<ActionRow>,
@@ -348,7 +353,8 @@ impl World {
         if let Command::Append { bytes, .. } = command
             && *bytes > 0
         {
-            self.log = LogFacts { length: self.log.length + bytes, last_append_at: Some(self.now), received_at: None };
+            self.log =
+                LogFacts { length: self.log.length + bytes, last_append_at: Some(self.now), ..LogFacts::default() };
         }
         if let (Command::HoldExtended { .. }, Reply::Started { .. }) = (command, &transition.reply) {
             // A further attempt has a log of its own.
@@ -363,6 +369,8 @@ impl World {
         self.signals.extend(transition.signals.iter().cloned());
         self.actions.extend(transition.actions.iter().cloned());
         self.history.extend(transition.history.iter().cloned());
+        self.notices.extend(transition.postings.iter().flat_map(|posting| posting.notices.iter().cloned()));
+        self.notices.extend(transition.notices.iter().cloned());
         self.postings.extend(transition.postings.iter().cloned());
         Ok(transition)
     }

@@ -1,16 +1,18 @@
-//! Brings postings to the tenant until they are acknowledged. At least once; the posting id makes a repeat harmless.
+//! Brings postings, and what is told without one, to the tenant until they are acknowledged. At least once; their ids
+//! make a repeat harmless.
 
 use super::generation::Generation;
 use crate::clock::{self, sleep_ms};
 use crate::rpc::ask_tenant;
 use futures::future::{Either, select};
 use futures::pin_mut;
-use holdfast_core::ids::TenantId;
+use holdfast_core::ids::{GenerationId, TenantId};
 use holdfast_core::ledger::Posting;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::reservation::{Aggregate, Command};
+use holdfast_core::reservation::{Aggregate, Command, Delivery, Parcel, Reservation};
 use holdfast_core::wire::{TenantCall, TenantReply};
 use std::rc::Rc;
+use worker::Result;
 
 /// Longest wait for the tenant's answer.
 const ANSWER_MS: u64 = 10_000;
@@ -28,10 +30,9 @@ impl Generation {
         if self.delivering.replace(true) {
             return;
         }
-        if let Some((tenant, postings)) = self.due_postings() {
-            for posting in postings {
-                let posting_id = posting.id.clone();
-                let outcome = self.settle(&tenant, posting).await;
+        if let Some((tenant, calls)) = self.due_calls() {
+            for (posting_id, call) in calls {
+                let outcome = self.deliver(&tenant, &call).await;
                 let command = outcome.command(posting_id);
                 if let Err(refusal) = self.apply(&command) {
                     worker::console_error!("outbox: {}", refusal.message());
@@ -44,33 +45,73 @@ impl Generation {
         self.delivering.set(false);
     }
 
-    fn due_postings(&self) -> Option<(TenantId, Vec<Posting>)> {
-        let (tenant, ids) = self.with_aggregate(|aggregate| {
+    /// Tells the tenant, once, that somebody came back for a result that was made without readers. Should it fail, the
+    /// next read tells.
+    pub(super) fn tell_read(self: &Rc<Self>) {
+        let news = self.with_aggregate(|aggregate| {
+            let live = aggregate.live().filter(|live| live.read_is_news())?;
+            Some((live.identity.tenant.clone(), live.identity.generation.clone()))
+        });
+        let Some((tenant, generation)) = news.filter(|_| !self.telling_read.replace(true)) else { return };
+        let this = self.clone();
+        self.state.wait_until(async move {
+            if this.told_read(&tenant, generation).await
+                && let Err(refusal) = this.apply(&Command::ReadTold)
+            {
+                worker::console_error!("read: {}", refusal.message());
+            }
+            this.telling_read.set(false);
+        });
+    }
+
+    async fn told_read(&self, tenant: &TenantId, generation: GenerationId) -> bool {
+        let call = TenantCall::ResultRead { generation };
+        let asked = ask_tenant(&self.env, tenant, &call);
+        let patience = sleep_ms(ANSWER_MS);
+        pin_mut!(asked, patience);
+        matches!(select(asked, patience).await, Either::Left((Ok(TenantReply::Noted), _)))
+    }
+
+    fn due_calls(&self) -> Option<(TenantId, Vec<(String, TenantCall)>)> {
+        let (tenant, due) = self.with_aggregate(|aggregate| {
             let tenant = match aggregate {
                 Aggregate::Vacant => None,
                 Aggregate::Tombstone(tombstone) => Some(tombstone.identity.tenant.clone()),
                 Aggregate::Live(live) => Some(live.identity.tenant.clone()),
             };
-            let due: Vec<String> =
-                aggregate.due_deliveries(clock::now()).map(|delivery| delivery.posting_id.clone()).collect();
+            let due: Vec<Delivery> = aggregate.due_deliveries(clock::now()).cloned().collect();
             tenant.map(|tenant| (tenant, due))
         })?;
-        let postings: Vec<Posting> = ids
-            .iter()
-            .filter_map(|id| {
-                self.store.posting(id).inspect_err(|error| worker::console_error!("outbox: {error}")).ok().flatten()
+        let calls: Vec<_> = due
+            .into_iter()
+            .filter_map(|Delivery { posting_id, parcel, .. }| {
+                let call = self.call_of(&posting_id, parcel);
+                let call = call.inspect_err(|error| worker::console_error!("outbox: {error}")).ok().flatten()?;
+                Some((posting_id, call))
             })
             .collect();
-        (!postings.is_empty()).then_some((tenant, postings))
+        (!calls.is_empty()).then_some((tenant, calls))
     }
 
-    async fn settle(&self, tenant: &TenantId, posting: Posting) -> Outcome {
-        let call = TenantCall::Settle { postings: vec![posting] };
-        let asked = ask_tenant(&self.env, tenant, &call);
+    fn call_of(&self, id: &str, parcel: Parcel) -> Result<Option<TenantCall>> {
+        Ok(match parcel {
+            Parcel::Posting => self.store.outbox_row(id)?.map(|posting| self.settling(posting)),
+            Parcel::Notice => self.store.outbox_row(id)?.map(|notice| TenantCall::Notify { notices: vec![notice] }),
+        })
+    }
+
+    /// What the end tells of the route goes with its posting; a repeat changes nothing.
+    fn settling(&self, posting: Posting) -> TenantCall {
+        let run = self.with_aggregate(|aggregate| aggregate.live().and_then(Reservation::run_end));
+        TenantCall::Settle { postings: vec![posting], run: run.map(Box::new) }
+    }
+
+    async fn deliver(&self, tenant: &TenantId, call: &TenantCall) -> Outcome {
+        let asked = ask_tenant(&self.env, tenant, call);
         let patience = sleep_ms(ANSWER_MS);
         pin_mut!(asked, patience);
         match select(asked, patience).await {
-            Either::Left((Ok(TenantReply::Settled), _)) => Outcome::Applied,
+            Either::Left((Ok(TenantReply::Settled | TenantReply::Noted), _)) => Outcome::Applied,
             Either::Left((Ok(TenantReply::Refused { refusal }), _)) if refusal.is_permanent_for_posting() => {
                 worker::console_error!("outbox: the tenant refuses for good: {refusal:?}");
                 Outcome::Refused(refusal)

@@ -126,6 +126,7 @@ impl Generation {
         if let Some(reply) = self.cursor_fault(form, offset, &head)? {
             return Ok((crate::rpc::reply(&reply)?, false));
         }
+        self.tell_read();
         let headers = self.headers(&head, form)?;
         let status = if matches!(form, StreamForm::Raw { .. }) { head.status } else { 200 };
         if let (StreamForm::Raw { offset }, Some(length)) = (form, self.closed_length())
@@ -383,7 +384,12 @@ impl Generation {
             (readers.attached(), readers.furthest_offset)
         };
         let started = self.with_aggregate(|aggregate| matches!(aggregate, Aggregate::Live(_)));
-        if started && let Err(refusal) = self.apply(&Command::Readers { attached, furthest_offset }) {
+        if !started {
+            return;
+        }
+        let command = Command::Readers { attached, furthest_offset };
+        let applied = if attached == 0 { self.apply_disconnect(&command) } else { self.apply(&command) };
+        if let Err(refusal) = applied {
             worker::console_error!("readers: {}", refusal.message());
         }
     }

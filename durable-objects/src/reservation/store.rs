@@ -6,16 +6,20 @@
 //! | `state` | one row: the aggregate as JSON, its version and the epoch that owns |
 //! | `chunk` | one per stored batch; its time renews the lease; deleted at the end of retention |
 //! | `history` | one per change of the client side, cancel, lease or end, and per refused stale write; never deleted |
-//! | `outbox` | one per posting; kept as the record of what was sent |
+//! | `outbox` | one per posting, and per notice that travels without one; kept as the record of what was sent |
 //! | `signal` | one per signal of a provider or of a fenced driver; never deleted |
 //! | `action` | one per action of an operator; never deleted |
+//! | `assessment` | one per disconnect that was priced; never deleted |
 //! | `evidence` | one per release record and per signal that came after one; never deleted |
 
 use crate::sql;
 use holdfast_core::evidence::Disposition;
-use holdfast_core::ledger::Posting;
-use holdfast_core::reservation::{ActionRow, Aggregate, EvidenceRow, HistoryRow, LogFacts, SignalRow, Transition};
+use holdfast_core::reservation::{
+    ActionRow, Aggregate, Assessment, EvidenceRow, HistoryRow, LogFacts, SignalRow, Transition,
+};
 use holdfast_core::time::UnixMillis;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::rc::Rc;
 use worker::{Error, Result, SqlStorage, SqlStorageValue, Storage};
 
@@ -33,6 +37,10 @@ const RARE_TABLES: &str = "
     CREATE TABLE IF NOT EXISTS action (id TEXT PRIMARY KEY, at INTEGER NOT NULL, json TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS evidence (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, at INTEGER NOT NULL, hash TEXT NOT NULL, json TEXT NOT NULL);
 ";
+
+/// Made with the first disconnect.
+const ASSESSMENT_TABLE: &str =
+    "CREATE TABLE IF NOT EXISTS assessment (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, json TEXT NOT NULL)";
 
 /// Largest stored row of the log; a larger batch is split.
 pub(super) const CHUNK_MAX_BYTES: usize = 512 << 10;
@@ -77,7 +85,7 @@ impl Store {
             Some(row) => LogFacts {
                 length: sql::as_int(row.first())?.unwrap_or_default(),
                 last_append_at: sql::as_int(row.get(1))?.map(UnixMillis),
-                received_at: None,
+                ..LogFacts::default()
             },
             None => LogFacts::default(),
         };
@@ -111,11 +119,13 @@ impl Store {
                 this.write_state(state)?;
             }
             transition.history.iter().try_for_each(|row| this.write_history(row))?;
-            transition.postings.iter().try_for_each(|posting| this.write_outbox(posting))?;
+            transition.postings.iter().try_for_each(|posting| this.write_outbox(&posting.id, posting))?;
+            transition.notices.iter().try_for_each(|notice| this.write_outbox(&notice.id, notice))?;
             this.make_rare_tables(&transition)?;
             transition.signals.iter().try_for_each(|row| this.write_signal(row))?;
             transition.actions.iter().try_for_each(|row| this.write_action(row))?;
             transition.evidence.iter().try_for_each(|record| this.write_evidence(record))?;
+            transition.assessments.iter().try_for_each(|row| this.write_assessment(row))?;
             if delete_content {
                 sql::run(&this.sql, "DELETE FROM chunk", vec![])?;
             }
@@ -200,8 +210,9 @@ impl Store {
         sql::run(&self.sql, statement, parameters).map(|_| ())
     }
 
-    fn write_outbox(&self, posting: &Posting) -> Result<()> {
-        let parameters = vec![posting.id.as_str().into(), sql::json(posting)?];
+    /// A posting or a notice.
+    fn write_outbox<T: Serialize>(&self, id: &str, row: &T) -> Result<()> {
+        let parameters = vec![id.into(), sql::json(row)?];
         sql::run(&self.sql, "INSERT INTO outbox (posting_id, json) VALUES (?, ?)", parameters).map(|_| ())
     }
 
@@ -233,6 +244,12 @@ impl Store {
         sql::run(&self.sql, statement, parameters).map(|_| ())
     }
 
+    fn write_assessment(&self, row: &Assessment) -> Result<()> {
+        sql::run(&self.sql, ASSESSMENT_TABLE, vec![])?;
+        let parameters = vec![sql::time(row.at)?, sql::json(row)?];
+        sql::run(&self.sql, "INSERT INTO assessment (at, json) VALUES (?, ?)", parameters).map(|_| ())
+    }
+
     /// How the event of this id was handled, if it came before.
     pub(super) fn disposition_of(&self, event_id: &str) -> Result<Option<Disposition>> {
         if !sql::has_table(&self.sql, "signal")? {
@@ -243,8 +260,9 @@ impl Store {
         Ok(row.map(|row| row.disposition))
     }
 
-    pub(super) fn posting(&self, posting_id: &str) -> Result<Option<Posting>> {
-        sql::first_json(&self.sql, "SELECT json FROM outbox WHERE posting_id = ?", vec![posting_id.into()])
+    /// The posting or notice of that id.
+    pub(super) fn outbox_row<T: DeserializeOwned>(&self, id: &str) -> Result<Option<T>> {
+        sql::first_json(&self.sql, "SELECT json FROM outbox WHERE posting_id = ?", vec![id.into()])
     }
 
     /// Up to `rows_max` stored chunks from the one that contains `offset` on.

@@ -3,15 +3,19 @@
 
 use super::{Failure, Tenant};
 use crate::clock;
+use holdfast_core::config::TenantConfig;
 use holdfast_core::ids::{GenerationId, ReservationId};
 use holdfast_core::ledger::Posting;
+use holdfast_core::origin::Origin;
 use holdfast_core::refusal::Refusal;
+use holdfast_core::reservation::RunEnd;
 use holdfast_core::tenant::account::{Role, Status};
 use holdfast_core::tenant::{
     Admit, AdmitContext, Admitted, Extend, ExtendContext, Hold, IdempotencyRow, PeriodState, SettleContext, admit,
-    extend, settle,
+    extend, route_of, settle,
 };
 use holdfast_core::time::UnixMillis;
+use holdfast_core::token::Credential;
 use holdfast_core::wire::{TenantCall, TenantReply};
 use worker::Error;
 
@@ -22,9 +26,10 @@ type Answer = Result<TenantReply, Failure>;
 
 impl Tenant {
     /// Answers a call, and sees to it that the alarm stands.
-    pub(super) async fn answer(&self, call: TenantCall) -> Answer {
+    pub(super) async fn answer(&self, call: TenantCall, page: Result<Option<Origin>, Refusal>) -> Answer {
         // Before anything is read or written: a guessed tenant name or key leaves no trace.
         self.check_key(&call, clock::now())?;
+        self.check_page(page?.as_ref())?;
         self.wake.load(clock::now()).await?;
         // From here to the armed alarm nothing waits, so rows and alarm are stored together.
         let answer = match call {
@@ -42,15 +47,24 @@ impl Tenant {
     fn check_key(&self, call: &TenantCall, now: UnixMillis) -> Result<(), Failure> {
         let role = match call {
             TenantCall::Books { question, .. } => question.role(),
+            TenantCall::Policy { .. } => Role::Admin,
             _ => Role::Client,
         };
         let key = match call {
-            TenantCall::Admit(admit) => &admit.key,
-            TenantCall::Authenticate { key, .. }
-            | TenantCall::FindByIdempotencyKey { key, .. }
-            | TenantCall::Balance { key }
-            | TenantCall::Books { key, .. } => key,
-            TenantCall::Account { .. } | TenantCall::Settle { .. } | TenantCall::Extend(_) => return Ok(()),
+            TenantCall::Admit(admit) => return self.check_credential(&admit.key, now),
+            TenantCall::Authenticate { key, .. } | TenantCall::FindByIdempotencyKey { key, .. } => {
+                return self.check_credential(key, now);
+            }
+            TenantCall::Balance { key }
+            | TenantCall::Books { key, .. }
+            | TenantCall::MintToken { key, .. }
+            | TenantCall::Policy { key, .. } => key,
+            TenantCall::Webhook { key, .. } => return self.authenticate(key, Role::Admin, now).map(|_| ()),
+            TenantCall::Account { .. }
+            | TenantCall::Settle { .. }
+            | TenantCall::Notify { .. }
+            | TenantCall::ResultRead { .. }
+            | TenantCall::Extend(_) => return Ok(()),
         };
         self.authenticate(key, role, now).map(|_| ())
     }
@@ -59,13 +73,18 @@ impl Tenant {
     fn apply(&self, call: TenantCall, now: UnixMillis) -> Answer {
         match call {
             TenantCall::Admit(admit) => self.admit(&admit, now),
-            TenantCall::Authenticate { generation, .. } => self.admitted(generation.as_ref()),
-            TenantCall::FindByIdempotencyKey { idempotency_key, .. } => self.find(&idempotency_key, now),
+            TenantCall::Authenticate { key, generation } => self.admitted(&key, generation.as_ref()),
+            TenantCall::FindByIdempotencyKey { key, idempotency_key } => self.find(&key, &idempotency_key, now),
+            TenantCall::MintToken { key, id, request } => self.mint_token(&key, id, &request, now),
             TenantCall::Balance { .. } => Ok(TenantReply::Balance(Box::new(self.balance()?))),
             // Answered where it may wait.
             TenantCall::Books { .. } => Err(Refusal::NotFound.into()),
             TenantCall::Account { authority, action } => self.act(&authority, action, now),
-            TenantCall::Settle { postings } => self.settle(&postings, now),
+            TenantCall::Webhook { action, .. } => self.act_on_webhook(action, now),
+            TenantCall::Settle { postings, run } => self.settle(&postings, run, now),
+            TenantCall::Notify { notices } => self.note(&notices, now).map(|()| TenantReply::Noted),
+            TenantCall::ResultRead { generation } => self.result_read(&generation, now),
+            TenantCall::Policy { window_ms, .. } => self.policy_report(window_ms, now),
             TenantCall::Extend(request) => self.extend(&request, now),
         }
     }
@@ -81,6 +100,7 @@ impl Tenant {
         let tenant = self.store.tenant()?;
         let same_generation = self.store.hold_of(&call.identity.generation)?;
         let same_key = self.same_key(call)?;
+        let measures = self.measures(&config, call, now)?;
         let context = AdmitContext {
             account: &account,
             config: &config,
@@ -90,12 +110,22 @@ impl Tenant {
             period: &period,
             same_generation: same_generation.as_ref(),
             same_key: same_key.as_ref().map(|(row, hold)| (row, hold)),
+            route_slots: self.route_slots(&config, call)?,
+            measures: measures.as_ref(),
         };
         let (admitted, rows) = admit(&context, call, now)?;
         if let Some(rows) = rows {
             self.store.store_admission(rows)?;
         }
         Ok(TenantReply::Admitted(Box::new(admitted)))
+    }
+
+    /// Counted only where the route has a limit of its own: open holds are few, and most routes have none.
+    fn route_slots(&self, config: &TenantConfig, call: &Admit) -> Result<u32, Error> {
+        match route_of(config, call).filter(|route| route.concurrency.is_some()) {
+            Some(route) => self.store.slots_of_route(&route.name),
+            None => Ok(0),
+        }
     }
 
     fn same_key(&self, call: &Admit) -> Result<Option<(IdempotencyRow, Hold)>, Error> {
@@ -105,24 +135,47 @@ impl Tenant {
         hold.map(|hold| Some((row, hold))).ok_or_else(|| Error::from("idempotency key without a hold"))
     }
 
-    fn admitted(&self, generation: Option<&GenerationId>) -> Answer {
+    fn admitted(&self, asks: &Credential, generation: Option<&GenerationId>) -> Answer {
         let hold = match generation {
             Some(generation) if self.store.exists()? => self.store.hold_of(generation)?,
             _ => None,
         };
+        let hold = hold.filter(|hold| asks.sees(&hold.identity.generation, &hold.terms.route));
         Ok(TenantReply::Authenticated { admitted: hold.map(|hold| Box::new(Admitted::of(&hold, false))) })
     }
 
-    fn find(&self, idempotency_key: &str, now: UnixMillis) -> Answer {
+    fn find(&self, asks: &Credential, idempotency_key: &str, now: UnixMillis) -> Answer {
         let row = if self.store.exists()? { self.store.idempotency_on_any_path(idempotency_key, now)? } else { None };
-        Ok(TenantReply::Found { generation: row.map(|row| row.identity.generation) })
+        let hold = match row {
+            Some(row) => self.store.hold(&row.identity.reservation)?,
+            None => None,
+        };
+        let hold = hold.filter(|hold| asks.sees(&hold.identity.generation, &hold.terms.route));
+        Ok(TenantReply::Found { generation: hold.map(|hold| hold.identity.generation) })
     }
 
     /// Each posting is a transition of its own. When one is refused, those before it stay applied; delivering the call
     /// again is harmless.
-    fn settle(&self, postings: &[Posting], now: UnixMillis) -> Answer {
-        postings.iter().try_for_each(|posting| self.settle_one(posting, now))?;
+    fn settle(&self, postings: &[Posting], run: Option<Box<RunEnd>>, now: UnixMillis) -> Answer {
+        postings.iter().try_for_each(|posting| self.settle_and_note(posting, now))?;
+        if let Some(end) = run {
+            self.run_ended(*end)?;
+        }
         Ok(TenantReply::Settled)
+    }
+
+    /// What a posting tells is noted with it, in one storage turn. It is true as well where the posting is refused for
+    /// good; what is delivered again tells it again.
+    fn settle_and_note(&self, posting: &Posting, now: UnixMillis) -> Result<(), Failure> {
+        let settled = self.settle_one(posting, now);
+        match &settled {
+            Ok(()) => self.note(&posting.notices, now)?,
+            Err(Failure::Refused(refusal)) if refusal.is_permanent_for_posting() => {
+                self.note(&posting.notices, now)?;
+            }
+            Err(_) => {}
+        }
+        settled
     }
 
     fn settle_one(&self, posting: &Posting, now: UnixMillis) -> Result<(), Failure> {

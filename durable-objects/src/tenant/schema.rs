@@ -4,7 +4,7 @@ use crate::sql;
 use holdfast_core::tenant::TenantState;
 use worker::{Error, Result, SqlStorage, Storage};
 
-const MIGRATIONS: &[&str] = &[TENANT, LEDGER, ACCOUNT, BOOKS];
+const MIGRATIONS: &[&str] = &[TENANT, LEDGER, ACCOUNT, BOOKS, WEBHOOK, RUNS];
 
 /// Balances, holds, postings, audit chain, idempotency keys.
 const TENANT: &str = "
@@ -134,6 +134,7 @@ const ACCOUNT: &str = "
     CREATE TABLE config (
         version INTEGER PRIMARY KEY,
         at INTEGER NOT NULL,
+        etag TEXT NOT NULL,
         json TEXT NOT NULL
     ) STRICT;
 ";
@@ -154,6 +155,43 @@ const BOOKS: &str = "
     INSERT INTO books (name, json) SELECT 'lines_from', CAST(COALESCE(
         (SELECT MIN(seq) FROM invoice_line), (SELECT MAX(seq) + 1 FROM ledger_entry), 1
     ) AS TEXT);
+";
+
+/// What happened to the webhook, its secrets, and the events with their deliveries. Secrets are stored as they are: what
+/// is signed with must be at hand, and this storage is the tenant's own.
+const WEBHOOK: &str = "
+    CREATE TABLE webhook (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        json TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE webhook_secret (
+        secret TEXT PRIMARY KEY,
+        created_at INTEGER NOT NULL,
+        retires_at INTEGER
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE webhook_event (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        type TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        next_at INTEGER,
+        body TEXT NOT NULL,
+        json TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX webhook_event_due ON webhook_event (next_at) WHERE state = 'pending';
+    CREATE INDEX webhook_event_state ON webhook_event (state, seq);
+";
+
+/// The recent runs of each route, for policy `auto`. Beside the books: rows come and go.
+const RUNS: &str = "
+    CREATE TABLE run (
+        generation TEXT PRIMARY KEY,
+        route TEXT NOT NULL,
+        started_at INTEGER NOT NULL,
+        json TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX run_route ON run (route, started_at);
 ";
 
 /// Whether the tenant has tables.

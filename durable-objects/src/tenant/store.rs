@@ -1,5 +1,6 @@
 //! Rows of a tenant. Writes belong into one transaction per transition; reads never invent a row.
 
+use super::runs::insert_run;
 use super::schema;
 use crate::sql::{self, Row};
 use holdfast_core::ids::{GenerationId, ReservationId};
@@ -74,14 +75,24 @@ impl Store {
         sql::all_json(&self.sql, query, parameters)
     }
 
-    /// When the next open hold is due.
+    /// When something is due next: an open hold, or an event for the webhook.
     pub(super) fn earliest_due(&self) -> Result<Option<UnixMillis>> {
         if !self.exists()? {
             return Ok(None);
         }
         let query = "SELECT due_at FROM hold WHERE state = 'open' ORDER BY due_at LIMIT 1";
         let row = sql::first(&self.sql, query, vec![])?;
-        Ok(sql::as_int(row.as_ref().and_then(|row| row.first()))?.map(UnixMillis))
+        let hold = sql::as_int(row.as_ref().and_then(|row| row.first()))?.map(UnixMillis);
+        Ok([hold, self.next_event_at()?].into_iter().flatten().min())
+    }
+
+    /// How many slots the open holds of a route have.
+    pub(super) fn slots_of_route(&self, route: &str) -> Result<u32> {
+        let query =
+            "SELECT COUNT(*) FROM hold WHERE state = 'open' AND slot = 1 AND json_extract(json, '$.terms.route') = ?";
+        let row = sql::first(&self.sql, query, vec![route.into()])?;
+        let slots = sql::as_int(row.as_ref().and_then(|row| row.first()))?.unwrap_or_default();
+        Ok(u32::try_from(slots).unwrap_or(u32::MAX))
     }
 
     pub(super) fn posting(&self, id: &str) -> Result<Option<Posting>> {
@@ -122,6 +133,7 @@ impl Store {
             write_posted(sql, &rows.posted)?;
             insert_hold(sql, &rows.hold)?;
             write_period(sql, &rows.period)?;
+            rows.run.iter().try_for_each(|row| insert_run(sql, row))?;
             rows.idempotency.iter().try_for_each(|row| write_idempotency(sql, row))
         })
     }

@@ -1,11 +1,11 @@
-//! What the alarm does: ask the generations of overdue holds what became of them. A hold is resolved only by the posting
+//! What the alarm does: send events that are due, and ask the generations of overdue holds what became of them. A hold is resolved only by the posting
 //! that its generation authors; the answer to the question decides nothing here but when to ask again.
 
 use super::Tenant;
 use super::answers::FORGET_MAX;
 use crate::clock;
 use crate::rpc::{self, Answer};
-use futures::future::{Either, join_all, select};
+use futures::future::{Either, join, join_all, select};
 use holdfast_core::ids::Identity;
 use holdfast_core::reservation::ResolvedBy;
 use holdfast_core::tenant::{Admitted, Hold, HoldState, due_after_start};
@@ -27,12 +27,13 @@ impl Tenant {
         let now = clock::now();
         self.wake.rang();
         self.wake.at(now.plus(RETRY_MS), now).await?;
-        let done = self.ask_after_overdue(now).await;
+        // At the same time: a receiver that is slow makes no hold wait.
+        let (asked, sent) = join(self.ask_after_overdue(now), self.send_due_events()).await;
         match self.store.earliest_due()? {
             Some(due) => self.wake.at(due, clock::now()).await?,
             None => self.wake.never().await?,
         }
-        done
+        asked.and(sent)
     }
 
     async fn ask_after_overdue(&self, now: UnixMillis) -> Result<()> {

@@ -15,6 +15,7 @@
 //! | [`bytes`] | comparing bodies |
 //! | [`sse`] | reading event streams, and the ends that a broken stream must have |
 //! | [`recordings`] | the recorded provider streams, where they are at hand |
+//! | [`webhook`] | a tenant's webhook: what came, and whether it is signed |
 //! | [`sdk`] | runs the official SDKs |
 //! | [`wait`], [`seed`], [`gate`] | polling, randomness with a printed seed, bounded parallelism |
 
@@ -30,6 +31,7 @@ pub mod seed;
 pub mod simulator;
 pub mod sse;
 pub mod wait;
+pub mod webhook;
 pub mod world;
 
 pub use chat::Chat;

@@ -67,6 +67,12 @@ impl Simulator {
         self.running.log(Some(tag)).into_iter().map(LogEntry).collect()
     }
 
+    /// What came to the webhook receiver of that name.
+    #[must_use]
+    pub fn hooks(&self, name: &str) -> Vec<Value> {
+        self.running.hooks(name)
+    }
+
     /// The only request with that tag, once it has come.
     pub fn only(&self, tag: &str) -> LogEntry {
         wait_for("one request at the provider", || only_of(self.log(tag)))

@@ -29,6 +29,7 @@ pub struct Options {
     alone: bool,
     misconfigured: bool,
     operator: bool,
+    local: bool,
 }
 
 impl Options {
@@ -44,6 +45,7 @@ impl Options {
             alone: false,
             misconfigured: false,
             operator: true,
+            local: false,
         }
     }
 
@@ -70,8 +72,15 @@ impl Options {
 
     /// Sets one of the operator's limits.
     #[must_use]
-    pub fn limit(mut self, name: &str, value: u64) -> Self {
-        self.limits[name] = json!(value);
+    pub fn limit(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.limits[name] = value.into();
+        self
+    }
+
+    /// The server says that it is on a developer's machine.
+    #[must_use]
+    pub fn local(mut self) -> Self {
+        self.local = true;
         self
     }
 
@@ -170,6 +179,18 @@ impl World {
         let mut server = self.lock().take().expect("a running server");
         server.kill().expect("the server can be killed");
         server.wait().expect("the server is gone");
+    }
+
+    /// What the server says of itself from its next start on.
+    ///
+    /// # Panics
+    /// When its configuration cannot be rewritten.
+    pub fn set_local(&self, local: bool) {
+        let path = config_path(self.folder.path());
+        let config = fs::read_to_string(&path).expect("its configuration");
+        let binding = |value: bool| format!("(name = \"LOCAL\", text = \"{value}\")");
+        assert!(config.contains(&binding(!local)), "it said the opposite before");
+        fs::write(&path, config.replace(&binding(!local), &binding(local))).expect("its configuration");
     }
 
     /// Starts the server again on the same storage and port.
@@ -282,6 +303,7 @@ fn build_folder(test_hooks: bool) -> PathBuf {
 fn write_config(options: &Options, simulator: &Simulator, folder: &Path, port: u16, build: &Path) {
     let closed_port = free_port();
     let vars = json!({
+        "LOCAL": options.local.to_string(),
         "KEY_PEPPER": KEY_PEPPER,
         "OPERATOR_KEY": if options.operator { OPERATOR_KEY } else { "" },
         "SIMULATOR_API_KEY": PROVIDER_KEY,

@@ -7,6 +7,8 @@
 //! `GET /__log` what was really written to the socket and how it ended. (With
 //! `stamp=1` the digits of the stamps are not: `GET /__expected` has zeros there.)
 //!
+//! Beside it stands a webhook receiver, `POST /__hook/NAME`, whose answers the URL chooses.
+//!
 //! Everything is hand-written over a TCP socket because the faults of interest
 //! (resets, missing chunk terminators, chosen write boundaries) are below what
 //! an HTTP library lets one do.
@@ -14,6 +16,7 @@
 pub mod behaviour;
 mod connection;
 mod generate;
+mod hooks;
 mod http;
 mod log;
 mod play;
@@ -30,6 +33,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+use crate::hooks::Hooks;
 use crate::log::RequestLog;
 use crate::recordings::Recordings;
 use crate::server::Shared;
@@ -69,7 +73,7 @@ impl Simulator {
         let recordings = Recordings::load(config.recordings.as_deref())?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, config.port)).await?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared { recordings, log: RequestLog::new(config.log_max) });
+        let shared = Arc::new(Shared { recordings, log: RequestLog::new(config.log_max), hooks: Hooks::default() });
         let task = tokio::spawn(server::accept_loop(listener, Arc::clone(&shared)));
         Ok(Self { address, shared, task })
     }
@@ -91,6 +95,12 @@ impl Simulator {
     #[must_use]
     pub fn log(&self, tag: Option<&str>) -> Vec<serde_json::Value> {
         self.shared.log.entries(tag)
+    }
+
+    /// What came to the webhook receiver of that name (`/__hook/NAME`), oldest first: `received_at_ms`, `headers`, `body`.
+    #[must_use]
+    pub fn hooks(&self, name: &str) -> Vec<serde_json::Value> {
+        self.shared.hooks.received(name)
     }
 
     /// Runs until the task that accepts connections ends.

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::behaviour::{self, Behaviour};
 use crate::connection::{Connection, Gone, NoRequest};
+use crate::hooks::{self, Hooks};
 use crate::http::Head;
 use crate::log::{Received, RequestLog};
 use crate::play;
@@ -21,6 +22,7 @@ use crate::script::{Ask, Script};
 pub(crate) struct Shared {
     pub(crate) recordings: Recordings,
     pub(crate) log: RequestLog,
+    pub(crate) hooks: Hooks,
 }
 
 /// Serves until the task is aborted; its connections then end with it.
@@ -63,6 +65,8 @@ async fn serve(stream: TcpStream, number: u64, shared: Arc<Shared>) {
         };
         let next = if head.method == "POST" && head.path == "/v1/chat/completions" {
             chat(connection, number, &shared, &head, &body).await
+        } else if head.method == "POST" && head.path.starts_with(hooks::PREFIX) {
+            hooks::receive(connection, &shared.hooks, &head, logged_headers(&head), &body).await
         } else {
             other(connection, &shared, &head).await
         };
@@ -122,6 +126,7 @@ fn route(shared: &Shared, head: &Head) -> Result<Answer, Refusal> {
             shared.log.clear();
             Ok(Answer::json(&json!({"cleared": true})))
         }
+        ("GET", "/__hooks") => Ok(Answer::json(&shared.hooks.received(head.query("name").unwrap_or("")).into())),
         ("GET", "/__expected") => expected(shared, head),
         ("GET", "/v1/models") => {
             authorization(head)?;

@@ -1,0 +1,213 @@
+//! What is told, and the bytes of it. Thin: ids, states and amounts, so that the receiver asks the API for the rest.
+//! Never a prompt, an output or a key.
+
+use super::delivery::{Delivery, Schedule};
+use super::endpoint::Endpoint;
+use crate::ids::{GenerationId, ReservationId};
+use crate::ledger::ReasonCode;
+use crate::money::Micros;
+use crate::reservation::{Lifecycle, Settlement};
+use crate::time::UnixMillis;
+use crate::usage::{Metered, Usage};
+use alloc::string::String;
+use serde::{Deserialize, Serialize};
+
+/// A body stays below this: receivers may refuse more (Standard Webhooks).
+pub const BODY_MAX_BYTES: usize = 20_000;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum EventType {
+    /// The provider completed.
+    #[serde(rename = "generation.finished")]
+    Finished,
+    /// It failed, or was never started.
+    #[serde(rename = "generation.failed")]
+    Failed,
+    /// It was stopped.
+    #[serde(rename = "generation.cancelled")]
+    Cancelled,
+    /// The deadline was reached with an open outcome; the route's rule for that was applied.
+    #[serde(rename = "generation.expired")]
+    Expired,
+    /// After the end the provider's outcome came to light: a kept hold was settled, a charge corrected, or an operator
+    /// is asked to look.
+    #[serde(rename = "generation.late_completion")]
+    LateCompletion,
+    /// The evidence conflicts, or an operator is called: the hold is kept until one decides.
+    #[serde(rename = "generation.disputed")]
+    Disputed,
+    /// Sent on demand, to see whether it arrives. It is about no generation.
+    #[serde(rename = "webhook.test")]
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    Test,
+}
+
+impl EventType {
+    /// Every type that is told about a generation.
+    pub const OF_GENERATIONS: [Self; 6] =
+        [Self::Finished, Self::Failed, Self::Cancelled, Self::Expired, Self::LateCompletion, Self::Disputed];
+
+    /// The name on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Finished => "generation.finished",
+            Self::Failed => "generation.failed",
+            Self::Cancelled => "generation.cancelled",
+            Self::Expired => "generation.expired",
+            Self::LateCompletion => "generation.late_completion",
+            Self::Disputed => "generation.disputed",
+            Self::Test => "webhook.test",
+        }
+    }
+
+    /// The last part of the name: ids have no dot.
+    #[must_use]
+    pub const fn short(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Expired => "expired",
+            Self::LateCompletion => "late_completion",
+            Self::Disputed => "disputed",
+            Self::Test => "test",
+        }
+    }
+}
+
+/// Something to be told, as its author states it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Notice {
+    /// `evt_…`: names the event for ever. Whoever delivers it twice delivers the same.
+    pub id: String,
+    /// What happened.
+    #[serde(rename = "type")]
+    pub kind: EventType,
+    /// When.
+    pub at: UnixMillis,
+    /// About which generation.
+    #[serde(flatten)]
+    pub about: About,
+}
+
+/// The state of a generation when something happened to it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct About {
+    /// The generation.
+    pub generation_id: GenerationId,
+    /// Its hold.
+    pub reservation_id: ReservationId,
+    /// The route that took it; the first [`ROUTE_MAX_CHARS`] characters of its name.
+    pub route: String,
+    /// Where the work is.
+    pub lifecycle: Lifecycle,
+    /// State of the hold.
+    pub settlement: Settlement,
+    /// Why.
+    pub reason: ReasonCode,
+    /// What is charged, all postings together; nothing yet while the hold is kept.
+    pub cost_micros: Option<Micros>,
+    /// The usage it is charged by.
+    pub usage: Option<Metered>,
+    /// An operator is asked to look, for this reason.
+    pub review: Option<ReasonCode>,
+}
+
+/// Characters of a route's name that an event has.
+pub const ROUTE_MAX_CHARS: usize = 128;
+
+/// The body as it is sent: `type`, `timestamp`, `data`.
+#[derive(Serialize)]
+struct Body<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    timestamp: String,
+    data: Data<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Data<'a> {
+    Generation(GenerationData<'a>),
+    Test { tenant: &'a str },
+}
+
+#[derive(Serialize)]
+struct GenerationData<'a> {
+    generation_id: &'a GenerationId,
+    reservation_id: &'a ReservationId,
+    route: &'a str,
+    lifecycle: Lifecycle,
+    settlement: Settlement,
+    reason: ReasonCode,
+    cost_micros: Option<Micros>,
+    estimated: bool,
+    usage: Option<&'a Usage>,
+    review: Option<ReasonCode>,
+}
+
+/// An event as it is stored and sent: the same bytes on every attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Event {
+    /// `evt_…`; the `webhook-id` of every attempt.
+    pub id: String,
+    /// What happened.
+    #[serde(rename = "type")]
+    pub kind: EventType,
+    /// When.
+    pub at: UnixMillis,
+    /// JSON, below [`BODY_MAX_BYTES`].
+    pub body: String,
+}
+
+impl Event {
+    /// The event of a notice.
+    #[must_use]
+    pub fn of(notice: &Notice) -> Self {
+        let About { generation_id, reservation_id, route, lifecycle, settlement, reason, cost_micros, usage, review } =
+            &notice.about;
+        let data = Data::Generation(GenerationData {
+            generation_id,
+            reservation_id,
+            route,
+            lifecycle: *lifecycle,
+            settlement: *settlement,
+            reason: *reason,
+            cost_micros: *cost_micros,
+            estimated: usage.is_some_and(|usage| !usage.is_exact()),
+            usage: usage.as_ref().map(Metered::usage),
+            review: *review,
+        });
+        Self::new(notice.id.clone(), notice.kind, notice.at, data)
+    }
+
+    /// An event that says nothing but that it arrives. `random` makes its id.
+    #[must_use]
+    pub fn test(random: &str, tenant: &str, at: UnixMillis) -> Self {
+        Self::new(alloc::format!("evt_{random}_test"), EventType::Test, at, Data::Test { tenant })
+    }
+
+    fn new(id: String, kind: EventType, at: UnixMillis, data: Data<'_>) -> Self {
+        let body = Body { kind: kind.as_str(), timestamp: at.to_iso_8601(), data };
+        // Plain data always serializes; an empty body would still be signed and counted.
+        Self { id, kind, at, body: serde_json::to_string(&body).unwrap_or_default() }
+    }
+}
+
+/// What is stored of an event that is told: `None` where nobody wants it. For an endpoint that is disabled it is a dead
+/// letter from the start: not sent, not lost.
+#[must_use]
+pub fn record(
+    event: Event,
+    endpoint: Option<&Endpoint>,
+    schedule: &Schedule,
+    now: UnixMillis,
+) -> Option<(Event, Delivery)> {
+    let endpoint = endpoint.filter(|endpoint| endpoint.wants(event.kind))?;
+    let delivery = Delivery::new(&event.id, schedule, now);
+    let delivery = if endpoint.is_active() { delivery } else { delivery.disabled(now) };
+    Some((event, delivery))
+}

@@ -1,0 +1,192 @@
+//! `/v1/webhook…`, with a key of role `admin`: state, secret and deliveries of the tenant's webhook. Where it points is
+//! part of the configuration.
+
+use crate::caller::Caller;
+use crate::error::EdgeError;
+use crate::query::{GivenTwice, parameter};
+use crate::{ask, respond};
+use holdfast_core::refusal::Refusal;
+use holdfast_core::signature::{SecretText, SigningSecret};
+use holdfast_core::webhook::{DeliveryView, StateName, WebhookView};
+use holdfast_core::wire::{TenantCall, TenantReply, WebhookCall};
+use serde::Serialize;
+use uuid::Uuid;
+use worker::{Env, Request, Response, Url};
+
+/// Deliveries of one page, where nothing else is asked for.
+const PAGE: u32 = 50;
+/// Deliveries of one page at most.
+const PAGE_MAX: u32 = 100;
+
+/// A path from `/v1/webhook` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WebhookPath<'a> {
+    /// `/v1/webhook`
+    Show,
+    /// `/v1/webhook/rotate`
+    Rotate,
+    /// `/v1/webhook/enable`
+    Enable,
+    /// `/v1/webhook/test`
+    Test,
+    /// `/v1/webhook/deliveries`
+    Deliveries,
+    /// `/v1/webhook/deliveries/{id}/replay`
+    Replay(&'a str),
+}
+
+impl<'a> WebhookPath<'a> {
+    /// The path behind `/v1/webhook`.
+    pub(crate) fn at(rest: &'a str) -> Option<Self> {
+        match rest {
+            "" => Some(Self::Show),
+            "/rotate" => Some(Self::Rotate),
+            "/enable" => Some(Self::Enable),
+            "/test" => Some(Self::Test),
+            "/deliveries" => Some(Self::Deliveries),
+            _ => {
+                let id = rest.strip_prefix("/deliveries/")?.strip_suffix("/replay")?;
+                Some(Self::Replay(id)).filter(|_| !id.contains('/'))
+            }
+        }
+    }
+
+    /// The methods that it takes.
+    pub(crate) const fn methods(self) -> &'static [&'static str] {
+        match self {
+            Self::Show | Self::Deliveries => &["GET"],
+            Self::Rotate | Self::Enable | Self::Test | Self::Replay(_) => &["POST"],
+        }
+    }
+}
+
+/// A page of deliveries.
+#[derive(Serialize)]
+struct Page {
+    object: &'static str,
+    data: Vec<DeliveryView>,
+    has_more: bool,
+}
+
+/// The webhook with the secret that was just made. The one answer that ever holds it.
+#[derive(Serialize)]
+struct Rotated<'a> {
+    #[serde(flatten)]
+    webhook: &'a WebhookView,
+    signing_secret: String,
+}
+
+/// Serves a path from `/v1/webhook` on.
+///
+/// # Errors
+/// 400, 401, 403, 404, 409.
+pub(crate) async fn serve(path: WebhookPath<'_>, request: &Request, env: &Env) -> Result<Response, EdgeError> {
+    let caller = Caller::of(env, request.headers())?;
+    match path {
+        WebhookPath::Show => shown(&act(env, &caller, WebhookCall::Show).await?),
+        WebhookPath::Enable => shown(&act(env, &caller, WebhookCall::Enable).await?),
+        WebhookPath::Rotate => rotate(&caller, &request.url()?, env).await,
+        WebhookPath::Test => {
+            let random = Uuid::new_v4().simple().to_string();
+            accepted(act(env, &caller, WebhookCall::Test { random }).await?)
+        }
+        WebhookPath::Deliveries => list(&caller, &request.url()?, env).await,
+        WebhookPath::Replay(id) => accepted(act(env, &caller, WebhookCall::Replay { id: id.into() }).await?),
+    }
+}
+
+async fn act(env: &Env, caller: &Caller, action: WebhookCall) -> Result<TenantReply, Refusal> {
+    ask::tenant(env, &caller.tenant, &TenantCall::Webhook { key: caller.key.clone(), action }).await
+}
+
+fn shown(reply: &TenantReply) -> Result<Response, EdgeError> {
+    match reply {
+        TenantReply::Webhook(webhook) => respond::ok(webhook),
+        _ => Err(ask::unexpected().into()),
+    }
+}
+
+/// It is on its way, and not delivered yet.
+fn accepted(reply: TenantReply) -> Result<Response, EdgeError> {
+    match reply {
+        TenantReply::Deliveries { deliveries, .. } => {
+            respond::accepted(&deliveries.into_iter().next().ok_or_else(ask::unexpected)?)
+        }
+        _ => Err(ask::unexpected().into()),
+    }
+}
+
+async fn rotate(caller: &Caller, url: &Url, env: &Env) -> Result<Response, EdgeError> {
+    let overlap_ms = number(url, "overlap_ms")?;
+    let secret = SigningSecret::from_random(random_bytes());
+    let action = WebhookCall::Rotate { secret: SecretText(secret.reveal()), overlap_ms };
+    match act(env, caller, action).await? {
+        TenantReply::Webhook(webhook) => respond::ok(&Rotated { webhook: &webhook, signing_secret: secret.reveal() }),
+        _ => Err(ask::unexpected().into()),
+    }
+}
+
+/// From the platform's source for keys. A UUID fixes six of its bits: 244 random ones are left.
+fn random_bytes() -> [u8; 32] {
+    let [first, second] = [Uuid::new_v4().into_bytes(), Uuid::new_v4().into_bytes()];
+    let mut bytes = [0; 32];
+    bytes.iter_mut().zip(first.into_iter().chain(second)).for_each(|(byte, random)| *byte = random);
+    bytes
+}
+
+async fn list(caller: &Caller, url: &Url, env: &Env) -> Result<Response, EdgeError> {
+    let state = match query(url, "state")?.as_deref() {
+        None => None,
+        Some("pending") => Some(StateName::Pending),
+        Some("delivered") => Some(StateName::Delivered),
+        Some("dead") => Some(StateName::Dead),
+        Some(_) => return Err(EdgeError::invalid("`state` must be pending, delivered or dead")),
+    };
+    let limit = match number(url, "limit")? {
+        None => PAGE,
+        Some(limit) => u32::try_from(limit)
+            .ok()
+            .filter(|limit| (1..=PAGE_MAX).contains(limit))
+            .ok_or_else(|| EdgeError::invalid(format!("`limit` must be from 1 to {PAGE_MAX}")))?,
+    };
+    let action = WebhookCall::List { state, after: query(url, "after")?, limit };
+    match act(env, caller, action).await? {
+        TenantReply::Deliveries { deliveries, has_more } => {
+            respond::ok(&Page { object: "list", data: deliveries, has_more })
+        }
+        _ => Err(ask::unexpected().into()),
+    }
+}
+
+fn query(url: &Url, name: &str) -> Result<Option<String>, EdgeError> {
+    parameter(url, name).map_err(|GivenTwice| EdgeError::invalid(format!("`{name}` is given twice")))
+}
+
+fn number(url: &Url, name: &str) -> Result<Option<u64>, EdgeError> {
+    let Some(text) = query(url, name)? else { return Ok(None) };
+    let plain = (1..=15).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| plain);
+    number.map(Some).ok_or_else(|| EdgeError::invalid(format!("`{name}` must be a whole number")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths() {
+        for (rest, expected) in [
+            ("", Some(WebhookPath::Show)),
+            ("/rotate", Some(WebhookPath::Rotate)),
+            ("/deliveries", Some(WebhookPath::Deliveries)),
+            ("/deliveries/evt_1/replay", Some(WebhookPath::Replay("evt_1"))),
+            ("/deliveries/evt_1", None),
+            ("/deliveries/a/b/replay", None),
+            ("/deliveries/evt_1/replay/x", None),
+            ("/", None),
+            ("s", None),
+        ] {
+            assert_eq!(WebhookPath::at(rest), expected, "{rest}");
+        }
+    }
+}
