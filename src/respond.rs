@@ -5,7 +5,6 @@ use holdfast_core::config::ConfigCheck;
 use holdfast_core::dialect::{Dialect, error_envelope};
 use holdfast_core::ids::Identity;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::view::Page;
 use serde::Serialize;
 use worker::{Headers, Response};
 
@@ -70,10 +69,12 @@ pub(crate) fn document(document: String, etag: String, version: u64) -> Response
 }
 
 /// Answers 200 with documents, one a line. Where to read on stands in the headers: a line is nothing but a document.
-pub(crate) fn json_lines(page: &Page<String>) -> Response {
-    let body: String = page.data.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
-    let mut headers = vec![("content-type", JSON_LINES.to_owned()), ("holdfast-has-more", page.has_more.to_string())];
-    headers.extend(page.next.clone().map(|next| ("holdfast-next", next)));
+pub(crate) fn json_lines(body: String, has_more: bool, next: &str) -> Response {
+    let headers = vec![
+        ("content-type", JSON_LINES.into()),
+        ("holdfast-has-more", has_more.to_string()),
+        ("holdfast-next", next.into()),
+    ];
     into_response(Answer { status: 200, headers, body: body.into_bytes() })
 }
 
