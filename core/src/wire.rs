@@ -16,7 +16,7 @@ use crate::tenant::account::{AccountView, Authority, KeyView, NewKey, Status};
 use crate::tenant::{Admit, Admitted, Extend};
 use crate::time::UnixMillis;
 use crate::view::{BalanceView, GenerationView};
-use crate::webhook::{DeliveryView, Notice, StateName, WebhookView};
+use crate::webhook::{Notice, StateName};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -82,7 +82,7 @@ pub enum TenantCall {
 
 /// What can be done with a tenant's webhook. Where it points is configured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "webhook", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum WebhookCall {
     /// Its state.
     Show,
@@ -191,14 +191,10 @@ pub enum TenantReply {
     },
     /// Every posting is applied, now or before.
     Settled,
-    /// The webhook after a call on it.
-    Webhook(Box<WebhookView>),
-    /// Events on their way, delivered or dead.
-    Deliveries {
-        /// In the order in which they were told.
-        deliveries: Vec<DeliveryView>,
-        /// There are more behind them.
-        has_more: bool,
+    /// The webhook, or deliveries, as the API shows them; see [`crate::webhook::view`].
+    Webhook {
+        /// JSON.
+        document: String,
     },
     /// What was told is noted, now or before, or nobody is to be told.
     Noted,

@@ -81,7 +81,6 @@ pub(crate) fn terms() -> Terms {
         escalate_above: None,
         watch_ms: 0,
         expected_ms: None,
-        config_version: 0,
     }
 }
 
