@@ -9,7 +9,14 @@
  * for await (const bytes of generation.follow()) show(bytes);   // goes on over lost connections by itself
  * ```
  *
- * No dependency, no storage: the key lives in this object only. It runs in every browser with `fetch` streams and in
+ * A page of yours has no key: it gets short-lived tokens from your server, which mints them with {@link Holdfast#mintToken}.
+ *
+ * ```js
+ * const token = async () => (await fetch('/holdfast-token', { method: 'POST' })).json();   // {token, expires_at}
+ * const holdfast = new Holdfast({ token, origin: 'https://holdfast.example' });
+ * ```
+ *
+ * No dependency, no storage: key and token live in this object only. It runs in every browser with `fetch` streams and in
  * Node 20 and newer. Use the official OpenAI SDK where a lost connection may be an error; use this where it may not.
  *
  * @module holdfast
@@ -56,20 +63,30 @@ export class HoldfastError extends Error {
   }
 }
 
-/** A deployment, seen by the holder of one client key. */
+/**
+ * A token as `POST /v1/tokens` answers it.
+ * @typedef {object} MintedToken
+ * @property {string} token `hft_…`
+ * @property {number} expires_at Unix milliseconds.
+ */
+
+/** A deployment, seen by the holder of one client key or of browser tokens. */
 export class Holdfast {
-  #key;
+  #bearer;
   #origin;
   #fetch;
 
   /**
    * @param {object} options
-   * @param {string} options.key Client key, `hfk_…`.
+   * @param {string} [options.key] Client key, `hfk_…`: for servers, and for pages that nobody else can open.
+   * @param {string|(() => MintedToken|string|Promise<MintedToken|string>)} [options.token] Browser token, `hft_…`, or what
+   *   fetches one. It is asked again when a token is about to expire, was refused, or may have been: a page of another
+   *   origin cannot tell a refused token from a lost connection.
    * @param {string} [options.origin] Scheme, host and port of the deployment; the page's own by default.
    * @param {typeof fetch} [options.fetch] For tests and proxies.
    */
-  constructor({ key, origin = '', fetch = globalThis.fetch.bind(globalThis) }) {
-    this.#key = key;
+  constructor({ key, token, origin = '', fetch = globalThis.fetch.bind(globalThis) }) {
+    this.#bearer = new Bearer(token ?? key);
     this.#origin = origin;
     this.#fetch = fetch;
   }
@@ -99,7 +116,7 @@ export class Holdfast {
         return new Generation(this, { id, idempotencyKey, response, connection });
       } catch (error) {
         connection.close();
-        if (error.code !== 'connection_lost' || attempt >= attempts) throw error;
+        if (!['connection_lost', 'token_unavailable'].includes(error.code) || attempt >= attempts) throw error;
         await pause(backoffMs(attempt), signal);
       }
     }
@@ -124,7 +141,22 @@ export class Holdfast {
     return found.data[0] ?? null;
   }
 
-  /** What the tenant has, holds and has spent, in micro-USD. */
+  /**
+   * Mints a browser token. It takes a key: call it on your server, for whom you have authenticated yourself.
+   * @param {object} [limits] What is left out does not limit it.
+   * @param {string[]} [limits.routes] Names of the routes that it may use.
+   * @param {string[]} [limits.origins] The origins that may use it, of those that the tenant allows.
+   * @param {string} [limits.generation] The only generation that it may read.
+   * @param {'read'|'run'} [limits.may] `read` starts and cancels nothing.
+   * @param {number} [limits.expires_in_s] 1 to 3600; 600 by default.
+   * @returns {Promise<MintedToken>}
+   */
+  mintToken(limits = {}) {
+    const headers = { 'content-type': 'application/json' };
+    return this.#json('/v1/tokens', { method: 'POST', headers, body: JSON.stringify(limits) });
+  }
+
+  /** What the tenant has, holds and has spent, in micro-USD. It takes a key. */
   balance() {
     return this.#json('/v1/balance');
   }
@@ -154,20 +186,71 @@ export class Holdfast {
   }
 
   /**
-   * One HTTP request with the key. Answers below 400 are returned, all others thrown.
+   * One HTTP request with the key or token. Answers below 400 are returned, all others thrown. A refused token is
+   * replaced once.
    * @returns {Promise<Response>}
    * @throws {HoldfastError}
    */
   async call(path, init = {}) {
-    const headers = { ...init.headers, authorization: `Bearer ${this.#key}` };
-    let response;
-    try {
-      response = await this.#fetch(this.#origin + path, { ...init, headers, cache: 'no-store' });
-    } catch (error) {
-      throw init.signal?.aborted ? error : connectionLost(error);
+    for (let attempt = 1; ; attempt += 1) {
+      const bearer = await this.#bearer.get();
+      const headers = { ...init.headers, authorization: `Bearer ${bearer}` };
+      let response;
+      try {
+        response = await this.#fetch(this.#origin + path, { ...init, headers, cache: 'no-store' });
+      } catch (error) {
+        if (init.signal?.aborted) throw error;
+        this.#bearer.forget(bearer);
+        throw connectionLost(error);
+      }
+      if (response.status < 400) return response;
+      const replaced = response.status === 401 && this.#bearer.forget(bearer);
+      if (!replaced || attempt > 1) throw await refusal(response);
+      await response.body?.cancel();
     }
-    if (response.status >= 400) throw await refusal(response);
-    return response;
+  }
+}
+
+/** A token is replaced so long before its end, in milliseconds: clocks differ, and requests take their time. */
+const TOKEN_MARGIN_MS = 10_000;
+
+/** What goes behind `Bearer`: a fixed text, or the last token of a provider for as long as it is good. */
+class Bearer {
+  #provider;
+  #kept;
+  #asking = null;
+
+  constructor(source) {
+    this.#provider = typeof source === 'function' ? source : null;
+    this.#kept = this.#provider ? null : { token: source };
+  }
+
+  /** The provider is asked once for all who ask at the same time. */
+  async get() {
+    if (this.#kept && Date.now() < (this.#kept.expires_at ?? Infinity) - TOKEN_MARGIN_MS) return this.#kept.token;
+    const asking = (this.#asking ??= this.#ask());
+    try {
+      return (await asking).token;
+    } finally {
+      if (this.#asking === asking) this.#asking = null;
+    }
+  }
+
+  async #ask() {
+    try {
+      const answer = await this.#provider();
+      this.#kept = typeof answer === 'string' ? { token: answer } : { token: answer.token, expires_at: answer.expires_at };
+      return this.#kept;
+    } catch (cause) {
+      if (cause instanceof HoldfastError) throw cause;
+      throw new HoldfastError('No token could be had.', { code: 'token_unavailable', retryable: true, cause });
+    }
+  }
+
+  /** Drops a token that may be no good; false when there is no other to be had. */
+  forget(token) {
+    if (this.#kept?.token === token && this.#provider) this.#kept = null;
+    return this.#provider !== null;
   }
 }
 

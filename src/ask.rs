@@ -2,6 +2,7 @@
 //! moved or reset answers then, and every call of the contract may be repeated.
 
 use holdfast_core::ids::{Identity, TenantId};
+use holdfast_core::origin::Origin;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::wire::{DirectoryCall, DirectoryReply, GenerationCall, GenerationReply, TenantCall, TenantReply};
 use holdfast_objects::rpc::{self, Answer};
@@ -12,8 +13,21 @@ use worker::Env;
 /// # Errors
 /// What the tenant refused; [`Refusal::Unavailable`] when it did not answer.
 pub(crate) async fn tenant(env: &Env, tenant: &TenantId, call: &TenantCall) -> Result<TenantReply, Refusal> {
-    let reply = match rpc::ask_tenant(env, tenant, call).await {
-        Err(Refusal::Unavailable { .. }) => rpc::ask_tenant(env, tenant, call).await,
+    tenant_for(env, tenant, None, call).await
+}
+
+/// Asks a tenant for a page of another origin, which the tenant has to allow.
+///
+/// # Errors
+/// As [`tenant`], and [`Refusal::OriginNotAllowed`].
+pub(crate) async fn tenant_for(
+    env: &Env,
+    tenant: &TenantId,
+    page: Option<&Origin>,
+    call: &TenantCall,
+) -> Result<TenantReply, Refusal> {
+    let reply = match rpc::ask_tenant_for(env, tenant, page, call).await {
+        Err(Refusal::Unavailable { .. }) => rpc::ask_tenant_for(env, tenant, page, call).await,
         answered => answered,
     };
     match reply? {

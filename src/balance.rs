@@ -1,7 +1,7 @@
 //! `GET /v1/balance`: what a tenant has, holds and has spent.
 
 use crate::ask;
-use crate::caller::Caller;
+use crate::caller::Bearer;
 use crate::error::EdgeError;
 use crate::respond;
 use holdfast_core::wire::{TenantCall, TenantReply};
@@ -10,10 +10,11 @@ use worker::{Env, Request, Response};
 /// Answers with balances and open holds.
 ///
 /// # Errors
-/// 401, 503.
+/// 401, 403, 503.
 pub(crate) async fn show(request: &Request, env: &Env) -> Result<Response, EdgeError> {
-    let caller = Caller::of(env, request.headers())?;
-    match ask::tenant(env, &caller.tenant, &TenantCall::Balance { key: caller.key }).await? {
+    let bearer = Bearer::of(env, request)?;
+    let call = TenantCall::Balance { key: bearer.credential.require_key()?.clone() };
+    match bearer.ask(env, &call).await? {
         TenantReply::Balance(balance) => respond::ok(&balance),
         _ => Err(ask::unexpected().into()),
     }

@@ -1,7 +1,9 @@
 //! `/v1/generations`: look, read, cancel. Unknown, foreign and malformed ids get the same answer.
 
 use crate::ask;
-use crate::caller::Caller;
+use crate::books;
+use crate::caller::Bearer;
+use crate::cors::Page;
 use crate::error::EdgeError;
 use crate::query::{GivenTwice, parameter, stream_form};
 use crate::request_headers::{header, idempotency_key};
@@ -28,29 +30,36 @@ const START_POLL_MS: u64 = 100;
 /// # Errors
 /// 401, 404, 503.
 pub(crate) async fn show(request: &Request, env: &Env, id: &str) -> Result<Response, EdgeError> {
-    let admitted = admitted(request, env, id).await?;
+    let admitted = admitted(&Bearer::of(env, request)?, env, id).await?;
     respond::ok(&view(env, &admitted).await?)
 }
 
-/// `GET /v1/generations?idempotency_key=K`: for a client that was cut off before the headers.
+/// `GET /v1/generations`: the tenant's list. With `?idempotency_key=K`, the one generation under it, as it is itself: for
+/// a client that was cut off before the headers.
 ///
 /// # Errors
-/// 400 without the key, 401, 503.
-pub(crate) async fn find(request: &Request, env: &Env) -> Result<Response, EdgeError> {
-    let caller = caller(request, env)?;
-    let wanted = match parameter(&request.url()?, "idempotency_key") {
-        Ok(Some(text)) => idempotency_key(&text)?,
-        Ok(None) => return Err(EdgeError::invalid("`idempotency_key` is missing in the query")),
-        Err(GivenTwice) => return Err(EdgeError::invalid("`idempotency_key` is given more than once")),
-    };
-    let call = TenantCall::FindByIdempotencyKey { key: caller.key.clone(), idempotency_key: wanted };
-    let found = match ask::tenant(env, &caller.tenant, &call).await? {
+/// 400, 401, 503.
+pub(crate) async fn list(request: &Request, env: &Env) -> Result<Response, EdgeError> {
+    match parameter(&request.url()?, "idempotency_key") {
+        // The list takes a key, and is not for pages of other origins.
+        Ok(None) if Page::of(request).foreign()?.is_some() => Err(Refusal::OriginNotAllowed.into()),
+        Ok(None) => books::generations(request, env).await,
+        Ok(Some(text)) => find(request, env, &text).await,
+        Err(GivenTwice) => Err(EdgeError::invalid("`idempotency_key` is given more than once")),
+    }
+}
+
+async fn find(request: &Request, env: &Env, text: &str) -> Result<Response, EdgeError> {
+    let bearer = Bearer::of(env, request)?;
+    let wanted = idempotency_key(text)?;
+    let call = TenantCall::FindByIdempotencyKey { key: bearer.credential.clone(), idempotency_key: wanted };
+    let found = match bearer.ask(env, &call).await? {
         TenantReply::Found { generation } => generation,
         _ => return Err(ask::unexpected().into()),
     };
     let mut data = Vec::new();
     if let Some(generation) = found
-        && let Some(admitted) = caller.authenticate(env, Some(generation)).await?
+        && let Some(admitted) = bearer.authenticate(env, Some(generation)).await?
     {
         data.push(view(env, &admitted).await?);
     }
@@ -65,7 +74,7 @@ pub(crate) async fn find(request: &Request, env: &Env) -> Result<Response, EdgeE
 pub(crate) async fn stream(request: &Request, env: &Env, id: &str) -> Result<Response, EdgeError> {
     let form = stream_form(&request.url()?, header(request.headers(), "last-event-id"));
     // A stranger learns nothing, not even that the cursor is bad.
-    let admitted = admitted(request, env, id).await?;
+    let admitted = admitted(&Bearer::of(env, request)?, env, id).await?;
     let call = GenerationCall::Stream { form: form? };
     for_client(ask_once_started(env, &admitted, &call).await?)
 }
@@ -75,7 +84,7 @@ pub(crate) async fn stream(request: &Request, env: &Env, id: &str) -> Result<Res
 /// # Errors
 /// 202 while it runs, 401, 404, 409 when it never ran, 410, 503.
 pub(crate) async fn result(request: &Request, env: &Env, id: &str) -> Result<Response, EdgeError> {
-    let admitted = admitted(request, env, id).await?;
+    let admitted = admitted(&Bearer::of(env, request)?, env, id).await?;
     match ask::generation(env, &admitted.identity, &GenerationCall::Result, &[]).await {
         Ok(answer) => for_client(answer),
         Err(Refusal::NotFound) => Err(EdgeError::Running),
@@ -88,7 +97,10 @@ pub(crate) async fn result(request: &Request, env: &Env, id: &str) -> Result<Res
 /// # Errors
 /// 401, 404, 503.
 pub(crate) async fn cancel(request: &Request, env: &Env, id: &str) -> Result<Response, EdgeError> {
-    let admitted = admitted(request, env, id).await?;
+    let bearer = Bearer::of(env, request)?;
+    let admitted = admitted(&bearer, env, id).await?;
+    // Only now: what a token cannot see does not exist for it.
+    bearer.credential.check_cancel()?;
     let requested_at = match request_cancel(env, &admitted).await {
         // Not started yet: it is resolved so that it never will be. A Start that came first is cancelled.
         Err(Refusal::NotFound) => {
@@ -145,14 +157,10 @@ impl<'a> CancellationView<'a> {
     }
 }
 
-fn caller(request: &Request, env: &Env) -> Result<Caller, EdgeError> {
-    Ok(Caller::of(env, request.headers())?)
-}
-
 /// What the generation in the path was admitted under. The key is checked first, whatever the id looks like.
-async fn admitted(request: &Request, env: &Env, id: &str) -> Result<Box<Admitted>, EdgeError> {
+async fn admitted(bearer: &Bearer, env: &Env, id: &str) -> Result<Box<Admitted>, EdgeError> {
     let generation = GenerationId::parse(id).ok();
-    let known = caller(request, env)?.authenticate(env, generation).await?;
+    let known = bearer.authenticate(env, generation).await?;
     known.ok_or_else(|| Refusal::NotFound.into())
 }
 

@@ -6,9 +6,10 @@
 //! | `router` | which handler takes a request |
 //! | `proxy` | requests that go to a provider |
 //! | `edge_driver` | generations that the edge itself drives |
-//! | `generations`, `balance`, `healthz` | Holdfast's own routes |
+//! | `generations`, `balance`, `books`, `healthz` | Holdfast's own routes |
 //! | `admin`, `accounts` | the operator's routes; keys and configuration of a tenant |
 //! | `caller`, `request_headers`, `body`, `query` | what a request says, parsed |
+//! | `tokens`, `cors` | pages in browsers: their tokens, and which may ask at all |
 //! | `ask` | questions to the objects |
 //! | `error`, `respond` | what can go wrong, and the answers; the only place that names status codes |
 
@@ -19,12 +20,15 @@ mod admin;
 mod ask;
 mod balance;
 mod body;
+mod books;
 mod caller;
+mod cors;
 mod edge_client;
 mod edge_driver;
 mod error;
 mod generations;
 mod healthz;
+mod policy_report;
 mod proxy;
 mod query;
 mod request_headers;
@@ -32,6 +36,7 @@ mod respond;
 mod router;
 #[cfg(feature = "test-hooks")]
 mod test_hooks;
+mod tokens;
 mod webhooks;
 
 // The root crate must name the objects, or they vanish from the Wasm.

@@ -1,7 +1,7 @@
 //! Requests that go to a provider: admit first, then start. Nothing is sent upstream before the hold is placed, and only
 //! an object or the edge's driver sends it.
 
-use crate::caller::Caller;
+use crate::caller::Bearer;
 use crate::edge_driver;
 use crate::error::EdgeError;
 use crate::request_headers::RequestOptions;
@@ -12,7 +12,7 @@ use holdfast_core::key::sha256_hex;
 use holdfast_core::policy::Owner;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::request::{ChatRequest, Rewrite};
-use holdfast_core::tenant::{Admit, Admitted};
+use holdfast_core::tenant::{Admit, Admitted, RunStart};
 use holdfast_core::wire::{GenerationCall, TenantCall, TenantReply};
 use holdfast_objects::rpc::Answer;
 use holdfast_objects::settings;
@@ -21,6 +21,9 @@ use worker::{Context, Env, Request, Response};
 
 /// Path of Chat Completions, here and at the provider.
 pub(crate) const CHAT_COMPLETIONS: &str = "/v1/chat/completions";
+
+/// The header by which a client names its user. It goes no further than to a keyed hash.
+const CLIENT_ID: &str = "x-client-id";
 
 /// `POST /v1/chat/completions`. Checked in this order: configuration, key, headers, body; then what
 /// [`holdfast_core::tenant::admit`] checks.
@@ -33,15 +36,16 @@ pub(crate) async fn chat_completions(
     context: &Context,
 ) -> Result<Response, EdgeError> {
     let (providers, limits) = (settings::providers(env)?, settings::limits(env)?);
-    let caller = Caller::of(env, request.headers())?;
+    let bearer = Bearer::of(env, &request)?;
     let options = RequestOptions::of(request.headers())?;
     let body = body::read_json(&mut request, &limits).await?;
     let chat = ChatRequest::parse(&body)?;
 
-    let call = TenantCall::Admit(Box::new(admission(&caller, options, &chat, &body)));
+    let run = settings::run_start(env, &bearer.tenant, asker(&bearer, &options), &chat.question())?;
+    let call = TenantCall::Admit(Box::new(admission(&bearer, options, &chat, &body, run)));
     #[cfg(feature = "test-hooks")]
-    crate::test_hooks::lose_first_reply(&request, env, &caller.tenant, &call).await;
-    let admitted = admit(env, &caller, &call).await?;
+    crate::test_hooks::lose_first_reply(&request, env, &bearer.tenant, &call).await;
+    let admitted = admit(env, &bearer, &call).await?;
 
     #[cfg(feature = "test-hooks")]
     crate::test_hooks::stop_after_admit(&request)?;
@@ -50,16 +54,22 @@ pub(crate) async fn chat_completions(
     started.map_err(|refusal| EdgeError::Unfinished { refusal, identity: Box::new(identity) })
 }
 
+/// Who asks: the client's own name for its user, where it gives one; else whoever has this key. One key for all users
+/// makes all of them one asker.
+fn asker<'a>(bearer: &'a Bearer, options: &'a RequestOptions) -> &'a str {
+    options.routing.get(CLIENT_ID).map_or_else(|| bearer.credential.name(), String::as_str)
+}
+
 /// The facts that admission needs. The ids are minted here, once: a repeated Admit carries the same.
-fn admission(caller: &Caller, options: RequestOptions, chat: &ChatRequest<'_>, body: &[u8]) -> Admit {
+fn admission(bearer: &Bearer, options: RequestOptions, chat: &ChatRequest<'_>, body: &[u8], run: RunStart) -> Admit {
     Admit {
         identity: Identity {
-            tenant: caller.tenant.clone(),
+            tenant: bearer.tenant.clone(),
             generation: GenerationId::from_random(random_bits()),
             reservation: ReservationId::from_random(random_bits()),
         },
         attempt: AttemptId::from_random(random_bits()),
-        key: caller.key.clone(),
+        key: bearer.credential.clone(),
         path: CHAT_COMPLETIONS.into(),
         model: chat.model().into(),
         streaming: chat.stream(),
@@ -71,6 +81,7 @@ fn admission(caller: &Caller, options: RequestOptions, chat: &ChatRequest<'_>, b
         headers: options.routing,
         on_disconnect: options.on_disconnect,
         idempotency_key: options.idempotency_key,
+        run: Some(run),
     }
 }
 
@@ -78,8 +89,8 @@ fn random_bits() -> [u8; 16] {
     Uuid::new_v4().into_bytes()
 }
 
-async fn admit(env: &Env, caller: &Caller, call: &TenantCall) -> Result<Box<Admitted>, Refusal> {
-    match ask::tenant(env, &caller.tenant, call).await? {
+async fn admit(env: &Env, bearer: &Bearer, call: &TenantCall) -> Result<Box<Admitted>, Refusal> {
+    match bearer.ask(env, call).await? {
         TenantReply::Admitted(admitted) => Ok(admitted),
         _ => Err(ask::unexpected()),
     }

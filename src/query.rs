@@ -2,6 +2,7 @@
 
 use crate::error::EdgeError;
 use holdfast_core::wire::StreamForm;
+use std::collections::BTreeMap;
 use worker::Url;
 
 /// Above it a number does not survive JavaScript.
@@ -17,6 +18,43 @@ pub(crate) fn parameter(url: &Url, name: &str) -> Result<Option<String>, GivenTw
 /// A query parameter is given more than once: readers would disagree about which one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GivenTwice;
+
+/// The parameters of a query, each known and given once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Query(BTreeMap<String, String>);
+
+impl Query {
+    /// Reads the query. A name that is not in `names` is refused: a misspelt filter would let everything through.
+    ///
+    /// # Errors
+    /// [`EdgeError::InvalidRequest`].
+    pub(crate) fn of(url: &Url, names: &[&str]) -> Result<Self, EdgeError> {
+        let mut found = BTreeMap::new();
+        for (name, value) in url.query_pairs() {
+            if !names.contains(&name.as_ref()) {
+                return Err(EdgeError::invalid(format!("the query may have {}, and nothing else", names.join(", "))));
+            }
+            if found.insert(name.clone().into_owned(), value.into_owned()).is_some() {
+                return Err(EdgeError::invalid(format!("`{name}` is given more than once")));
+            }
+        }
+        Ok(Self(found))
+    }
+
+    /// The value of a parameter.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// The value of a parameter that is a whole number.
+    ///
+    /// # Errors
+    /// [`EdgeError::InvalidRequest`].
+    pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, EdgeError> {
+        let wrong = |_| EdgeError::invalid(format!("`{name}` must be one whole decimal number"));
+        self.get(name).map(|text| cursor(text).map_err(wrong)).transpose()
+    }
+}
 
 /// How and from where a reader wants the log. `?offset=` asks for the raw bytes. Otherwise events are sent, after
 /// `Last-Event-ID` (which a reconnecting `EventSource` sends, newer than its URL) or `?last_event_id=`.
@@ -67,6 +105,18 @@ mod tests {
             ("", Some("7"), events(7)),
         ] {
             assert_eq!(form(query, header), expected, "{query} {header:?}");
+        }
+    }
+
+    #[test]
+    fn queries_have_known_names_once_each() {
+        let read = |text: &str| Query::of(&Url::parse(&format!("https://e.example/?{text}")).unwrap(), &["a", "b"]);
+        let query = read("b=2&a=x%20y").unwrap();
+        assert_eq!((query.get("a"), query.get("b"), query.get("c")), (Some("x y"), Some("2"), None));
+        assert_eq!((query.number("b"), query.number("c")), (Ok(Some(2)), Ok(None)));
+        assert!(query.number("a").is_err());
+        for bad in ["a=1&a=1", "c=1", "A=1", "a=1&"] {
+            assert_eq!(read(bad).is_ok(), bad == "a=1&", "{bad}");
         }
     }
 

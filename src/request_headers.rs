@@ -89,7 +89,8 @@ fn on_disconnect(text: &str) -> Result<OnDisconnect, EdgeError> {
     match text {
         "cancel" => Ok(OnDisconnect::Cancel),
         "detach" => Ok(OnDisconnect::Detach),
-        _ => Err(EdgeError::invalid("Holdfast-On-Disconnect must be `cancel` or `detach`")),
+        "auto" => Ok(OnDisconnect::Auto),
+        _ => Err(EdgeError::invalid("Holdfast-On-Disconnect must be `cancel`, `detach` or `auto`")),
     }
 }
 
@@ -160,7 +161,8 @@ mod tests {
     fn policies() {
         assert_eq!(on_disconnect("detach"), Ok(OnDisconnect::Detach));
         assert_eq!(on_disconnect("cancel"), Ok(OnDisconnect::Cancel));
-        assert_eq!(on_disconnect("auto").unwrap_err().code(), "invalid_request");
+        assert_eq!(on_disconnect("auto"), Ok(OnDisconnect::Auto));
+        assert_eq!(on_disconnect("perhaps").unwrap_err().code(), "invalid_request");
         assert!(on_disconnect("").is_err());
     }
 

@@ -4,6 +4,7 @@ use crate::error::EdgeError;
 use holdfast_core::dialect::{Dialect, error_envelope};
 use holdfast_core::ids::Identity;
 use holdfast_core::refusal::Refusal;
+use holdfast_core::view::Page;
 use serde::Serialize;
 use worker::{Headers, Response};
 
@@ -12,6 +13,7 @@ use worker::{Headers, Response};
 const RETRY_AFTER_S: &str = "1";
 
 const JSON: &str = "application/json";
+const JSON_LINES: &str = "application/x-ndjson";
 const PROBLEM_JSON: &str = "application/problem+json";
 
 /// How an error is written.
@@ -53,6 +55,19 @@ pub(crate) fn created<T: Serialize>(document: &T) -> Result<Response, EdgeError>
 /// [`EdgeError::Internal`] when it does not serialize.
 pub(crate) fn accepted<T: Serialize>(document: &T) -> Result<Response, EdgeError> {
     json(202, document)
+}
+
+/// Answers 200 with documents, one a line. Where to read on stands in the headers: a line is nothing but a document.
+pub(crate) fn json_lines(page: &Page<String>) -> Response {
+    let body: String = page.data.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
+    let mut headers = vec![("content-type", JSON_LINES.to_owned()), ("holdfast-has-more", page.has_more.to_string())];
+    headers.extend(page.next.clone().map(|next| ("holdfast-next", next)));
+    into_response(Answer { status: 200, headers, body: body.into_bytes() })
+}
+
+/// Answers 204: there is nothing but headers.
+pub(crate) fn no_content(headers: &[(&'static str, String)]) -> Response {
+    Response::builder().with_status(204).with_headers(header_map(headers)).empty()
 }
 
 /// Answers with an error.
@@ -97,12 +112,17 @@ const fn status_of_refusal(refusal: &Refusal) -> u16 {
     match refusal {
         Refusal::ModelNotPriced { .. }
         | Refusal::OverrideNotAllowed
+        | Refusal::InvalidTokenRequest { .. }
         | Refusal::JustificationRequired
         | Refusal::InvalidSetting { .. }
         | Refusal::AmountOutOfRange => 400,
-        Refusal::InvalidKey => 401,
+        Refusal::InvalidKey | Refusal::TokenExpired => 401,
         Refusal::BudgetExhausted => 402,
-        Refusal::RoleRequired | Refusal::Suspended => 403,
+        Refusal::OriginNotAllowed
+        | Refusal::RoleRequired
+        | Refusal::RouteNotAllowed
+        | Refusal::Suspended
+        | Refusal::TokenNotAllowed => 403,
         Refusal::NoRoute | Refusal::NotFound | Refusal::UnknownTenant => 404,
         Refusal::IdentityConflict
         | Refusal::NeverStarted
@@ -128,7 +148,9 @@ fn extra_headers(status: u16, error: &EdgeError) -> Vec<(&'static str, String)> 
         headers.push(("retry-after", RETRY_AFTER_S.to_owned()));
     }
     match error {
-        EdgeError::Refused(Refusal::InvalidKey) => headers.push(("www-authenticate", "Bearer".into())),
+        EdgeError::Refused(Refusal::InvalidKey | Refusal::TokenExpired) => {
+            headers.push(("www-authenticate", "Bearer".into()))
+        }
         // RFC 9110, 15.5.9: the rest of the body may still be on its way, so the connection is of no more use.
         EdgeError::RequestTimeout { .. } => headers.push(("connection", "close".into())),
         EdgeError::MethodNotAllowed { allow } => headers.push(("allow", allow.join(", "))),
@@ -187,14 +209,19 @@ fn title(code: &str) -> String {
 }
 
 fn into_response(answer: Answer) -> Response {
+    let headers = header_map(&answer.headers);
+    Response::builder().with_status(answer.status).with_headers(headers).fixed(answer.body)
+}
+
+fn header_map(of_answer: &[(&'static str, String)]) -> Headers {
     let headers = Headers::new();
     let own = [("cache-control", "no-store".to_owned()), ("x-content-type-options", "nosniff".to_owned())];
-    for (name, value) in answer.headers.iter().chain(&own) {
+    for (name, value) in of_answer.iter().chain(&own) {
         if let Err(error) = headers.set(name, value) {
             worker::console_error!("header {name} was left out: {error}");
         }
     }
-    Response::builder().with_status(answer.status).with_headers(headers).fixed(answer.body)
+    headers
 }
 
 #[cfg(test)]

@@ -2,18 +2,23 @@
 
 use crate::accounts::{self, Actor};
 use crate::admin::{self, AdminPath};
+use crate::cors::{self, Page};
 use crate::error::EdgeError;
 use crate::respond::{self, ErrorForm};
 use crate::webhooks::{self, WebhookPath};
-use crate::{balance, generations, healthz, proxy};
+use crate::{balance, books, generations, healthz, policy_report, proxy, tokens};
 use futures::FutureExt;
 use holdfast_core::dialect::Dialect;
+use holdfast_core::refusal::Refusal;
 use holdfast_objects::settings;
 use std::panic::AssertUnwindSafe;
 use worker::{Context, Env, Request, Response};
 
 /// Name of the binding of the static assets.
 const ASSETS: &str = "ASSETS";
+
+/// What tenants use: their keys and tokens, and the pages that they allow.
+const TENANTS_PREFIX: &str = "/v1/";
 
 /// Below these, nothing is a static asset.
 const API_PREFIXES: [&str; 3] = ["/v1/", "/admin/", "/__test/"];
@@ -22,17 +27,25 @@ const API_PREFIXES: [&str; 3] = ["/v1/", "/admin/", "/__test/"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Endpoint<'a> {
     Admin(AdminPath<'a>),
+    Audit,
     Balance,
     ChatCompletions,
     Config,
-    FindGenerations,
     Generation(&'a str),
     GenerationCancel(&'a str),
     GenerationResult(&'a str),
     GenerationStream(&'a str),
+    Generations,
     Healthz,
     Key(&'a str),
     Keys,
+    Ledger,
+    LedgerCheck,
+    Policy,
+    Tokens,
+    Usage,
+    UsageLines,
+    UsageRecords,
     Webhook(WebhookPath<'a>),
     #[cfg(feature = "test-hooks")]
     TestPanic,
@@ -56,7 +69,15 @@ impl<'a> Endpoint<'a> {
             "/v1/balance" => Some(Self::Balance),
             "/v1/config" => Some(Self::Config),
             "/v1/keys" => Some(Self::Keys),
-            "/v1/generations" => Some(Self::FindGenerations),
+            "/v1/generations" => Some(Self::Generations),
+            "/v1/audit" => Some(Self::Audit),
+            "/v1/ledger" => Some(Self::Ledger),
+            "/v1/ledger/check" => Some(Self::LedgerCheck),
+            "/v1/policy" => Some(Self::Policy),
+            "/v1/tokens" => Some(Self::Tokens),
+            "/v1/usage" => Some(Self::Usage),
+            "/v1/usage/lines" => Some(Self::UsageLines),
+            "/v1/usage/records" => Some(Self::UsageRecords),
             "/healthz" => Some(Self::Healthz),
             #[cfg(feature = "test-hooks")]
             "/__test/panic" => Some(Self::TestPanic),
@@ -91,7 +112,7 @@ impl<'a> Endpoint<'a> {
     const fn methods(self) -> &'static [&'static str] {
         match self {
             Self::Admin(path) => path.methods(),
-            Self::ChatCompletions | Self::GenerationCancel(_) => &["POST"],
+            Self::ChatCompletions | Self::GenerationCancel(_) | Self::Tokens => &["POST"],
             Self::Config => &["GET", "PUT"],
             Self::Key(_) => &["DELETE"],
             Self::Keys => &["GET", "POST"],
@@ -100,6 +121,22 @@ impl<'a> Endpoint<'a> {
             Self::TestPanic | Self::TestPanicObject(_) => &["POST"],
             _ => &["GET"],
         }
+    }
+
+    /// Whether a page of another origin may ask, if the tenant allows it. Such an endpoint has the origin checked with
+    /// the key, by [`crate::caller::Bearer::ask`], before it answers anything but an error.
+    const fn serves_pages(self) -> bool {
+        matches!(
+            self,
+            Self::Balance
+                | Self::ChatCompletions
+                | Self::Generations
+                | Self::Generation(_)
+                | Self::GenerationCancel(_)
+                | Self::GenerationResult(_)
+                | Self::GenerationStream(_)
+                | Self::Tokens
+        )
     }
 
     /// Probes may ask for the health's head alone; the platform leaves the body out.
@@ -127,6 +164,14 @@ impl<'a> Destination<'a> {
             _ => ErrorForm::Problem,
         }
     }
+
+    fn error(self, error: &EdgeError) -> Response {
+        respond::error(self.error_form(), error)
+    }
+
+    const fn serves_pages(self) -> bool {
+        matches!(self, Self::Endpoint(endpoint) if endpoint.serves_pages())
+    }
 }
 
 /// Serves a request. Errors and panics become responses.
@@ -134,9 +179,36 @@ pub(crate) async fn handle(request: Request, env: &Env, context: &Context) -> Re
     // Not `Request::method`: it takes a method that it does not know for GET.
     let (method, path) = (request.inner().method(), request.path());
     let destination = Destination::of(&method, &path);
+    if !path.starts_with(TENANTS_PREFIX) {
+        return answer(destination, request, env, context).await.unwrap_or_else(|error| destination.error(&error));
+    }
+    if let Some(headers) = cors::preflight(&method, request.headers()) {
+        return respond::no_content(&headers);
+    }
+    let page = Page::of(&request);
+    let answer = match destination {
+        Destination::Endpoint(endpoint) if page != Page::Own && !endpoint.serves_pages() => {
+            Err(Refusal::OriginNotAllowed.into())
+        }
+        _ => answer(destination, request, env, context).await,
+    };
+    let readable = destination.serves_pages() && cors::may_read(&answer);
+    let response = answer.unwrap_or_else(|error| destination.error(&error));
+    match page {
+        Page::Own => response,
+        Page::Of(origin) => cors::mark(response, Some(&origin).filter(|_| readable)),
+        Page::Nameless => cors::mark(response, None),
+    }
+}
+
+async fn answer(
+    destination: Destination<'_>,
+    request: Request,
+    env: &Env,
+    context: &Context,
+) -> Result<Response, EdgeError> {
     let served = AssertUnwindSafe(dispatch(destination, request, env, context)).catch_unwind().await;
-    let answer = served.unwrap_or(Err(EdgeError::Internal));
-    answer.unwrap_or_else(|error| respond::error(destination.error_form(), &error))
+    served.unwrap_or(Err(EdgeError::Internal))
 }
 
 async fn dispatch(
@@ -165,15 +237,23 @@ async fn serve(endpoint: Endpoint<'_>, request: Request, env: &Env, context: &Co
         Endpoint::Key(id) => accounts::revoke_key(&Actor::of_key(&request, env)?, env, id).await,
         Endpoint::Keys if reads => accounts::list_keys(&Actor::of_key(&request, env)?, env).await,
         Endpoint::Keys => accounts::issue_key(&Actor::of_key(&request, env)?, request, env).await,
+        Endpoint::Tokens => tokens::mint(request, env).await,
         Endpoint::Webhook(path) => webhooks::serve(path, &request, env).await,
         Endpoint::Balance => balance::show(&request, env).await,
         Endpoint::ChatCompletions => proxy::chat_completions(request, env, context).await,
-        Endpoint::FindGenerations => generations::find(&request, env).await,
+        Endpoint::Audit => books::audit(&request, env).await,
+        Endpoint::Generations => generations::list(&request, env).await,
+        Endpoint::Ledger => books::ledger(&request, env).await,
+        Endpoint::LedgerCheck => books::check(&request, env).await,
+        Endpoint::Usage => books::usage(&request, env).await,
+        Endpoint::UsageLines => books::lines(&request, env).await,
+        Endpoint::UsageRecords => books::records(&request, env).await,
         Endpoint::Generation(id) => generations::show(&request, env, id).await,
         Endpoint::GenerationCancel(id) => generations::cancel(&request, env, id).await,
         Endpoint::GenerationResult(id) => generations::result(&request, env, id).await,
         Endpoint::GenerationStream(id) => generations::stream(&request, env, id).await,
         Endpoint::Healthz => healthz::check(env),
+        Endpoint::Policy => policy_report::show(&request, env).await,
         #[cfg(feature = "test-hooks")]
         Endpoint::TestPanic => crate::test_hooks::panic_here(),
         #[cfg(feature = "test-hooks")]
@@ -209,8 +289,8 @@ mod tests {
             ("POST", "/v1/chat/completions", to(Endpoint::ChatCompletions)),
             ("GET", "/v1/chat/completions", WrongMethod(Endpoint::ChatCompletions)),
             ("POST", "/v1/chat/completions/", Nowhere),
-            ("GET", "/v1/generations", to(Endpoint::FindGenerations)),
-            ("POST", "/v1/generations", WrongMethod(Endpoint::FindGenerations)),
+            ("GET", "/v1/generations", to(Endpoint::Generations)),
+            ("POST", "/v1/generations", WrongMethod(Endpoint::Generations)),
             ("GET", "/v1/generations/", to(Endpoint::Generation(""))),
             ("GET", "/v1/generations/gen_1", to(Endpoint::Generation("gen_1"))),
             ("HEAD", "/v1/generations/gen_1", WrongMethod(Endpoint::Generation("gen_1"))),
@@ -221,8 +301,19 @@ mod tests {
             ("GET", "/v1/generations/gen_1/other", Nowhere),
             ("GET", "/v1/generations/gen_1/stream/x", Nowhere),
             ("GET", "/v1/balance", to(Endpoint::Balance)),
+            ("GET", "/v1/audit", to(Endpoint::Audit)),
+            ("GET", "/v1/ledger", to(Endpoint::Ledger)),
+            ("GET", "/v1/ledger/check", to(Endpoint::LedgerCheck)),
+            ("POST", "/v1/ledger/check", WrongMethod(Endpoint::LedgerCheck)),
+            ("GET", "/v1/ledger/other", Nowhere),
+            ("GET", "/v1/usage", to(Endpoint::Usage)),
+            ("GET", "/v1/usage/lines", to(Endpoint::UsageLines)),
+            ("GET", "/v1/usage/records", to(Endpoint::UsageRecords)),
             ("DELETE", "/v1/balance", WrongMethod(Endpoint::Balance)),
             ("POST", "/v1/keys", to(Endpoint::Keys)),
+            ("POST", "/v1/tokens", to(Endpoint::Tokens)),
+            ("GET", "/v1/tokens", WrongMethod(Endpoint::Tokens)),
+            ("POST", "/v1/tokens/", Nowhere),
             ("DELETE", "/v1/keys/key_1", to(Endpoint::Key("key_1"))),
             ("GET", "/v1/keys/key_1", WrongMethod(Endpoint::Key("key_1"))),
             ("DELETE", "/v1/keys/key_1/x", Nowhere),
@@ -230,6 +321,8 @@ mod tests {
             ("GET", "/v1/webhook/rotate", WrongMethod(Endpoint::Webhook(WebhookPath::Rotate))),
             ("GET", "/v1/webhooks", Nowhere),
             ("PUT", "/v1/config", to(Endpoint::Config)),
+            ("GET", "/v1/policy", to(Endpoint::Policy)),
+            ("PUT", "/v1/policy", WrongMethod(Endpoint::Policy)),
             ("POST", "/admin/tenants", to(Endpoint::Admin(AdminPath::Tenants))),
             ("DELETE", "/admin/tenants", WrongMethod(Endpoint::Admin(AdminPath::Tenants))),
             ("GET", "/admin/other", Nowhere),
@@ -244,6 +337,35 @@ mod tests {
             ("PROPFIND", "/", Nowhere),
         ] {
             assert_eq!(Destination::of(method, path), expected, "{method} {path}");
+        }
+    }
+
+    /// Whoever adds an endpoint decides whether other pages may ask: not by default.
+    #[test]
+    fn what_other_pages_may_ask() {
+        let serves = |method, path| Destination::of(method, path).serves_pages();
+        for (method, path) in [
+            ("POST", "/v1/chat/completions"),
+            ("GET", "/v1/generations"),
+            ("GET", "/v1/generations/gen_1/stream"),
+            ("POST", "/v1/generations/gen_1/cancel"),
+            ("GET", "/v1/balance"),
+            ("POST", "/v1/tokens"),
+        ] {
+            assert!(serves(method, path), "{path}");
+        }
+        for (method, path) in [
+            ("GET", "/v1/config"),
+            ("PUT", "/v1/config"),
+            ("POST", "/v1/keys"),
+            ("DELETE", "/v1/keys/key_1"),
+            ("GET", "/admin/tenants"),
+            ("GET", "/healthz"),
+            ("GET", "/v1/tokens"),
+            ("GET", "/v1/unknown"),
+            ("GET", "/"),
+        ] {
+            assert!(!serves(method, path), "{path}");
         }
     }
 

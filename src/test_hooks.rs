@@ -1,6 +1,6 @@
 //! Faults on demand, for tests. Only in builds with the feature `test-hooks`, never in a deployment.
 
-use crate::caller::Caller;
+use crate::caller::Bearer;
 use crate::error::EdgeError;
 use crate::request_headers::header;
 use holdfast_core::ids::{GenerationId, Identity, TenantId};
@@ -54,8 +54,8 @@ pub(crate) fn panic_here() -> Result<Response, EdgeError> {
 /// # Errors
 /// 401, 404, and 503 when the object did not answer.
 pub(crate) async fn panic_object(request: &Request, env: &Env, id: &str) -> Result<Response, EdgeError> {
-    let caller = Caller::of(env, request.headers())?;
-    let known = caller.authenticate(env, GenerationId::parse(id).ok()).await?;
+    let bearer = Bearer::of(env, request)?;
+    let known = bearer.authenticate(env, GenerationId::parse(id).ok()).await?;
     let identity = known.ok_or(Refusal::NotFound)?.identity;
     let unreachable = |error: worker::Error| Refusal::Unavailable { what: format!("the object failed: {error}") };
     Ok(call_panicking(env, &identity).await.map_err(unreachable)?)

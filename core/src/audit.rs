@@ -1,5 +1,9 @@
 //! The audit chain of a tenant: each row names its predecessor's hash, `seq` has no gaps, each posting has one row.
 
+mod event;
+
+pub use event::audit_event;
+
 use crate::key::sha256_hex;
 use crate::ledger::Posting;
 use crate::time::UnixMillis;
@@ -41,7 +45,7 @@ impl ChainHead {
     #[must_use]
     pub fn append(&self, posting: &Posting, at: UnixMillis) -> AuditRow {
         let seq = self.seq.saturating_add(1);
-        let payload_hash = sha256_hex(&[DOMAIN, &canonical(posting)]);
+        let payload_hash = payload_hash(&canonical(posting));
         let hash = row_hash(seq, at, &posting.id, &payload_hash, &self.hash);
         AuditRow { seq, at, posting_id: posting.id.clone(), payload_hash, prev_hash: self.hash.clone(), hash }
     }
@@ -57,10 +61,20 @@ impl AuditRow {
     /// Whether this row follows `head` and is unaltered.
     #[must_use]
     pub fn follows(&self, head: &ChainHead) -> bool {
-        head.seq.checked_add(1) == Some(self.seq)
-            && self.prev_hash == head.hash
-            && self.hash == row_hash(self.seq, self.at, &self.posting_id, &self.payload_hash, &self.prev_hash)
+        head.seq.checked_add(1) == Some(self.seq) && self.prev_hash == head.hash && self.hash == self.content_hash()
     }
+
+    /// The hash that a row of this content has.
+    #[must_use]
+    pub fn content_hash(&self) -> String {
+        row_hash(self.seq, self.at, &self.posting_id, &self.payload_hash, &self.prev_hash)
+    }
+}
+
+/// The hash of a posting's canonical bytes, as an audit row carries it.
+#[must_use]
+pub fn payload_hash(canonical: &[u8]) -> String {
+    sha256_hex(&[DOMAIN, canonical])
 }
 
 fn row_hash(seq: u64, at: UnixMillis, posting_id: &str, payload_hash: &str, prev_hash: &str) -> String {

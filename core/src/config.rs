@@ -3,6 +3,7 @@
 
 use crate::dialect::Dialect;
 use crate::money::Micros;
+use crate::origin::Origin;
 use crate::policy::Route;
 use crate::pricing::PriceList;
 use crate::webhook::WebhookConfig;
@@ -76,12 +77,21 @@ pub struct TenantConfig {
     /// Where the tenant is told what became of its generations; nowhere when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<WebhookConfig>,
+    /// Origins whose pages may use the API, as browsers write them; see [`crate::origin`]. None by default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_origins: Vec<String>,
 }
 
 impl Default for TenantConfig {
     /// A tenant that has configured nothing: no route takes any request.
     fn default() -> Self {
-        Self { budget: None, concurrency: default_concurrency(), routes: Vec::new(), webhook: None }
+        Self {
+            budget: None,
+            concurrency: default_concurrency(),
+            routes: Vec::new(),
+            allowed_origins: Vec::new(),
+            webhook: None,
+        }
     }
 }
 
@@ -197,6 +207,10 @@ pub fn parse_tenant_config(json: &str, providers: &[Provider]) -> Result<TenantC
     let config: TenantConfig = parse("configuration", json)?;
     if config.concurrency == 0 {
         return Err(ConfigError("configuration: `concurrency` must be above zero".into()));
+    }
+    for origin in &config.allowed_origins {
+        Origin::parse(origin)
+            .map_err(|fault| ConfigError(format!("configuration: `allowed_origins`: `{origin}`: {fault}")))?;
     }
     for route in &config.routes {
         let complaint = match route.contradiction() {

@@ -105,6 +105,10 @@ random_id!(
     /// One execution upstream.
     AttemptId, "att_"
 );
+random_id!(
+    /// A browser token, in records; the token itself is [`crate::token`]'s.
+    TokenId, "tok_"
+);
 
 /// Who pays. `[a-z0-9-]`, 1 to 32 characters: it is part of object names and of client keys.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

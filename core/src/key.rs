@@ -129,6 +129,13 @@ pub(crate) fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     })
 }
 
+/// A key for one purpose of one tenant, derived from the pepper: what is made with it says nothing about any other key.
+#[must_use]
+pub fn derived_key(pepper: &[u8], purpose: &str, tenant: &TenantId) -> [u8; 32] {
+    // Neither a purpose nor a tenant's id has a zero byte.
+    hmac_sha256(pepper, &[purpose.as_bytes(), &[0], tenant.as_str().as_bytes()])
+}
+
 /// SHA-256 of `bytes`, lower-case hex: request fingerprints and audit hashes.
 #[must_use]
 pub fn sha256_hex(parts: &[&[u8]]) -> String {
@@ -157,6 +164,21 @@ mod tests {
         let typo = text.replacen('0', "1", 1);
         for bad in [typo.as_str(), "", "hfk_demo_", "sk-abc", &text.replace("demo", "dem0"), &text.to_uppercase()] {
             assert!(ClientKey::parse(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn derived_keys_are_for_one_purpose_of_one_tenant() {
+        let tenant = |id: &str| TenantId::parse(id).unwrap();
+        let key = derived_key(b"pepper", "runs", &tenant("demo"));
+        assert_eq!(key, derived_key(b"pepper", "runs", &tenant("demo")));
+        for other in [
+            derived_key(b"other", "runs", &tenant("demo")),
+            derived_key(b"pepper", "tokens", &tenant("demo")),
+            derived_key(b"pepper", "runs", &tenant("emo")),
+            derived_key(b"pepper", "runsd", &tenant("emo")),
+        ] {
+            assert_ne!(key, other);
         }
     }
 

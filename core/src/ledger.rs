@@ -16,11 +16,13 @@ mod balances;
 mod entry;
 mod invoice;
 mod usage_record;
+mod usage_sums;
 
 pub use balances::Balances;
 pub use entry::LedgerEntry;
 pub use invoice::InvoiceLine;
 pub use usage_record::{Observed, UsageRecord, usage_record_id};
+pub use usage_sums::{ChargedAs, GROUPS_MAX, GroupBy, GroupKey, GroupSum, SumError, UsageGroup, UsageSums};
 
 use crate::ids::{GenerationId, ReservationId};
 use crate::money::Micros;

@@ -2,6 +2,7 @@
 
 use crate::capability::Capabilities;
 use crate::dialect::Dialect;
+use crate::economics::{Artifact, AutoTerms, PerMille, Workload};
 use crate::glob::glob_matches;
 use crate::money::Micros;
 use crate::pricing::ModelPrice;
@@ -10,7 +11,7 @@ use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
 /// What happens to the generation when its last reader is gone (seed 4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDisconnect {
     /// Abort upstream, after the grace time. Where nobody has chosen: a detached answer with no way back to it is
@@ -19,6 +20,8 @@ pub enum OnDisconnect {
     Cancel,
     /// Go on to the end, within the caps.
     Detach,
+    /// Whichever is cheaper at the moment of the disconnect: see [`crate::economics`].
+    Auto,
 }
 
 /// Who reads from the provider.
@@ -130,9 +133,25 @@ pub struct Route {
     /// Whether a request may choose for itself with `Holdfast-On-Disconnect`.
     #[serde(default = "yes")]
     pub allow_override: bool,
-    /// Policy `cancel`: how long a reader may be away.
+    /// Policy `cancel`, and `auto` where it cancels: how long a reader may be away.
     #[serde(default)]
     pub grace_ms: u64,
+    /// What it makes, by seed 4's three properties: policy `auto` decides by it.
+    #[serde(default)]
+    pub artifact: Artifact,
+    /// What kind of work it does: presets for what the route does not say itself.
+    #[serde(default)]
+    pub workload: Workload,
+    /// How often users ask again after a run that was cancelled, in thousandths: policy `auto` uses it until enough was
+    /// measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub re_ask_prior_per_mille: Option<PerMille>,
+    /// What a minute of a user's time is worth: policy `auto` adds the time that a user loses who has to ask again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_minute_micros: Option<Micros>,
+    /// How long a generation of this route normally takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_ms: Option<u64>,
     /// Upper limit for the output of one choice; a request's own limit is lowered to it.
     #[serde(default = "default_max_output_tokens")]
     pub max_output_tokens: u64,
@@ -189,7 +208,7 @@ impl Route {
     #[must_use]
     pub fn contradiction(&self) -> Option<&'static str> {
         let edge = self.owner == Owner::Edge;
-        let may_detach = self.on_disconnect == OnDisconnect::Detach || self.allow_override;
+        let may_detach = self.on_disconnect != OnDisconnect::Cancel || self.allow_override;
         if edge && self.grace_ms > 0 {
             Some("owner `edge` has no grace: its one client cannot come back to a running stream")
         } else if edge && may_detach && self.total_ms > EDGE_DETACH_CEILING_MS {
@@ -230,7 +249,7 @@ pub struct Terms {
     pub owner: Owner,
     /// What a disconnect does.
     pub on_disconnect: OnDisconnect,
-    /// Policy `cancel`: how long a reader may be away.
+    /// Policy `cancel`, and `auto` where it cancels: how long a reader may be away.
     pub grace_ms: u64,
     /// Whether a cancelled generation's output stays readable.
     pub keep_partial: bool,
@@ -282,6 +301,10 @@ pub struct Terms {
     /// How long a generation of this route normally takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_ms: Option<u64>,
+    /// What prices a disconnect. It is there under every policy: `auto` acts by the price, the others only record it, so
+    /// that a tenant can see what another policy would have cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto: Option<AutoTerms>,
 }
 
 #[cfg(test)]
@@ -302,5 +325,12 @@ mod tests {
         assert!(
             route(r#"{"name":"a","provider":"p","owner":"edge","total_ms":9,"grace_ms":1}"#).contradiction().is_some()
         );
+        let auto = |members: &str| {
+            route(&alloc::format!(
+                r#"{{"name":"a","provider":"p","owner":"edge","allow_override":false,"on_disconnect":"auto"{members}}}"#
+            ))
+        };
+        assert!(auto("").contradiction().is_some(), "`auto` may detach");
+        assert_eq!(auto(r#","total_ms":25000"#).contradiction(), None);
     }
 }

@@ -11,6 +11,19 @@ use serde::{Deserialize, Serialize};
 pub enum Refusal {
     /// The key is unknown, revoked or malformed.
     InvalidKey,
+    /// The browser token counted once, and counts no more.
+    TokenExpired,
+    /// The page that asks was loaded from an origin that the tenant, or the token, does not allow.
+    OriginNotAllowed,
+    /// What was asked for takes a key, or a token with other limits.
+    TokenNotAllowed,
+    /// The token is limited to other routes.
+    RouteNotAllowed,
+    /// No token can be minted as it was asked for.
+    InvalidTokenRequest {
+        /// What is wrong, for the caller.
+        fault: String,
+    },
     /// The key may not do this: it takes one of role `admin`.
     RoleRequired,
     /// The tenant is suspended: nothing new runs.
@@ -105,6 +118,11 @@ impl Refusal {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::InvalidKey => "invalid_api_key",
+            Self::TokenExpired => "token_expired",
+            Self::OriginNotAllowed => "origin_not_allowed",
+            Self::TokenNotAllowed => "token_not_allowed",
+            Self::RouteNotAllowed => "route_not_allowed",
+            Self::InvalidTokenRequest { .. } => "invalid_token_request",
             Self::RoleRequired => "role_required",
             Self::Suspended => "tenant_suspended",
             Self::UnknownTenant => "unknown_tenant",
@@ -163,6 +181,11 @@ impl Refusal {
             | Self::AlreadyResolved
             | Self::AmountOutOfRange => true,
             Self::InvalidKey
+            | Self::TokenExpired
+            | Self::OriginNotAllowed
+            | Self::TokenNotAllowed
+            | Self::RouteNotAllowed
+            | Self::InvalidTokenRequest { .. }
             | Self::RoleRequired
             | Self::Suspended
             | Self::UnknownTenant
@@ -194,6 +217,11 @@ impl Refusal {
     pub fn message(&self) -> String {
         match self {
             Self::InvalidKey => "The API key is missing, malformed, unknown or revoked.".to_string(),
+            Self::TokenExpired => "The token has expired; have a new one minted.".to_string(),
+            Self::OriginNotAllowed => "Pages of this origin may not use this API.".to_string(),
+            Self::TokenNotAllowed => "The token does not allow this.".to_string(),
+            Self::RouteNotAllowed => "The token does not allow this route.".to_string(),
+            Self::InvalidTokenRequest { fault } => alloc::format!("No such token can be minted: {fault}."),
             Self::RoleRequired => "This takes a key of role `admin`.".to_string(),
             Self::Suspended => "This tenant is suspended: nothing new is run.".to_string(),
             Self::UnknownTenant => "No such tenant.".to_string(),

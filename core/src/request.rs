@@ -2,6 +2,10 @@
 //!
 //! Everything that is not edited stays byte for byte as the client wrote it.
 
+mod question;
+
+pub use question::QUESTION_MAX_BYTES;
+
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;

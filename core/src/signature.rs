@@ -12,6 +12,7 @@
 
 use crate::key::hmac_sha256;
 use crate::time::UnixMillis;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use base64ct::{Base64, Base64Unpadded, Encoding};
@@ -96,12 +97,12 @@ impl SigningSecret {
     /// becomes text.
     #[must_use]
     pub fn reveal(&self) -> String {
-        String::from(SECRET_PREFIX) + &Base64::encode_string(&self.0)
+        format!("{SECRET_PREFIX}{}", Base64::encode_string(&self.0))
     }
 
     fn sign(&self, id: &str, timestamp: &str, body: &[u8]) -> String {
         let mac = hmac_sha256(&self.0, &[id.as_bytes(), b".", timestamp.as_bytes(), b".", body]);
-        String::from(SIGNATURE_PREFIX) + &Base64::encode_string(&mac)
+        format!("{SIGNATURE_PREFIX}{}", Base64::encode_string(&mac))
     }
 
     /// Compares without leaving early; a message that cannot be authenticated is not authentic.
@@ -115,7 +116,7 @@ impl SigningSecret {
 /// The value of the signature header: one signature by each secret. `None` without a secret.
 #[must_use]
 pub fn sign(secrets: &[SigningSecret], id: &str, timestamp_s: u64, body: &[u8]) -> Option<String> {
-    let timestamp = alloc::format!("{timestamp_s}");
+    let timestamp = format!("{timestamp_s}");
     let signatures: Vec<String> = secrets.iter().map(|secret| secret.sign(id, &timestamp, body)).collect();
     (!signatures.is_empty()).then(|| signatures.join(" "))
 }

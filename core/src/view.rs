@@ -1,17 +1,26 @@
-//! What the API shows of a generation and of a tenant's balance. Pure projections of the aggregates.
+//! What the API shows of a generation, of a tenant's balance and of its books. Pure projections of the aggregates.
 
+mod balance;
+mod books;
+mod page;
+
+pub use balance::{BalanceView, CheckView, Consistency, HoldView, OpenTotals, RouteSlots};
+pub use books::{BalancesView, GenerationSummary, InvoiceLineView, LedgerCheckView, LedgerEntryView, UsageRecordView};
+pub use page::{Cursor, List, MalformedCursor, Page};
+
+use crate::economics::{Artifact, AutoRule, Choice, PerMille, ReAskRate, UserTime};
 use crate::ids::{AttemptId, GenerationId, ReservationId};
-use crate::ledger::{Balances, ReasonCode};
+use crate::ledger::ReasonCode;
 use crate::money::Micros;
 use crate::policy::{OnDisconnect, Owner, Terms};
 use crate::reservation::{
-    Aggregate, Attempt, ConnectionState, Lifecycle, LogFacts, Reservation, Settlement, Tombstone, UpstreamState,
+    Aggregate, Assessment, Attempt, ConnectionState, Lifecycle, LogFacts, Reservation, Settlement, Tombstone,
+    UpstreamState,
 };
-use crate::tenant::{Admitted, Hold, TenantState};
+use crate::tenant::Admitted;
 use crate::time::UnixMillis;
 use crate::usage::Metered;
 use alloc::string::String;
-use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// Who reads.
@@ -64,6 +73,81 @@ pub struct LogView {
     pub deleted: bool,
 }
 
+/// What the last disconnect was found to cost, and what policy `auto` makes of it. Amounts and counts of tokens are
+/// estimates: nothing is charged by them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct AutoView {
+    /// When the last reader left.
+    pub decided_at: UnixMillis,
+    /// It was acted on. Under a fixed policy it is only recorded.
+    pub applied: bool,
+    /// What `auto` chose, or would have chosen.
+    pub choice: Choice,
+    /// By which rule.
+    pub why: AutoRule,
+    /// Version of the rules.
+    pub rules_version: u32,
+    /// What the output that was still to come costs.
+    pub cost_to_finish_micros: Option<Micros>,
+    /// What the answer's loss costs: the re-ask rate of a whole run and of the user's time.
+    pub cost_of_cancelling_micros: Option<Micros>,
+    /// The re-ask rate behind it.
+    pub re_ask_per_mille: Option<PerMille>,
+    /// What it was decided from.
+    pub inputs: AutoInputsView,
+}
+
+/// The inputs of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct AutoInputsView {
+    /// What the route makes.
+    pub artifact: Artifact,
+    /// Input tokens, estimated.
+    pub input_tokens: u64,
+    /// Output tokens of a whole run, expected.
+    pub expected_output_tokens: u64,
+    /// Output tokens so far, estimated.
+    pub produced_output_tokens: u64,
+    /// Price of a million input tokens.
+    pub input_micros_per_million: u64,
+    /// Price of a million output tokens.
+    pub output_micros_per_million: u64,
+    /// The measured re-ask rate of the route at admission.
+    pub measured: ReAskRate,
+    /// The route's own word for it.
+    pub prior_per_mille: Option<PerMille>,
+    /// The users' time, where the tenant values it.
+    pub user_time: Option<UserTime>,
+}
+
+impl AutoView {
+    fn of(assessment: &Assessment) -> Self {
+        let decision = &assessment.decision;
+        let inputs = &decision.inputs;
+        Self {
+            decided_at: assessment.at,
+            applied: assessment.applied,
+            choice: decision.choice,
+            why: decision.why,
+            rules_version: decision.rules_version,
+            cost_to_finish_micros: decision.cost_to_finish,
+            cost_of_cancelling_micros: decision.cost_of_cancelling,
+            re_ask_per_mille: decision.rate_per_mille,
+            inputs: AutoInputsView {
+                artifact: inputs.artifact,
+                input_tokens: inputs.input_tokens,
+                expected_output_tokens: inputs.expected_output_tokens,
+                produced_output_tokens: inputs.produced_output_tokens,
+                input_micros_per_million: inputs.price.input_micros_per_million,
+                output_micros_per_million: inputs.price.output_micros_per_million,
+                measured: inputs.measured,
+                prior_per_mille: inputs.prior_per_mille,
+                user_time: inputs.user_time,
+            },
+        }
+    }
+}
+
 /// A generation as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GenerationView {
@@ -85,6 +169,9 @@ pub struct GenerationView {
     pub owner: Owner,
     /// What a disconnect does.
     pub on_disconnect: OnDisconnect,
+    /// What the last disconnect was found to cost; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto: Option<AutoView>,
     /// First machine: the client side.
     pub connection: ConnectionView,
     /// Second machine: the provider.
@@ -146,6 +233,7 @@ impl GenerationView {
             model: terms.model.clone(),
             owner: terms.owner,
             on_disconnect: terms.on_disconnect,
+            auto: None,
             connection: ConnectionView { state: ConnectionState::Connected, readers: 0, furthest_offset: 0 },
             upstream: UpstreamView {
                 state: UpstreamState::Prepared,
@@ -210,7 +298,7 @@ impl GenerationView {
             settled: reservation.acknowledged_at.is_some(),
             usage: reservation.usage,
             cost: CostView {
-                hold_micros: reservation.terms.hold,
+                hold_micros: reservation.hold(),
                 settled_micros: reservation.cost,
                 estimated: reservation.usage.is_some_and(|usage| !usage.is_exact()),
             },
@@ -219,82 +307,10 @@ impl GenerationView {
                 closed: terminal,
                 deleted: reservation.content_deleted,
             },
+            auto: reservation.assessment.as_deref().map(AutoView::of),
             reason: reservation.reason,
             ended_at: reservation.ended_at,
             ..base
-        }
-    }
-}
-
-/// An open hold as the API shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct HoldView {
-    /// Its reservation.
-    pub reservation_id: ReservationId,
-    /// Its generation.
-    pub generation_id: GenerationId,
-    /// What is held now.
-    pub hold_micros: Micros,
-    /// When it was admitted.
-    pub admitted_at: UnixMillis,
-    /// When it is looked into, if it is still open.
-    pub due_at: UnixMillis,
-}
-
-/// Whether the balances agree with the postings and the holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct CheckView {
-    /// They agree.
-    pub consistent: bool,
-}
-
-/// A tenant's balance as the API shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct BalanceView {
-    /// `balance`.
-    pub object: String,
-    /// Credit given.
-    pub granted_micros: Micros,
-    /// Credit set aside.
-    pub held_micros: Micros,
-    /// Credit spent.
-    pub spent_micros: Micros,
-    /// What may still be held.
-    pub available_micros: Micros,
-    /// Open holds that have not given their slot back.
-    pub slots_in_use: u32,
-    /// The open holds, oldest first, at most a hundred.
-    pub holds: Vec<HoldView>,
-    /// Recomputed from postings and holds.
-    pub check: CheckView,
-}
-
-impl BalanceView {
-    /// The view of a tenant. `recomputed` are the balances over all postings, `open` the open holds, `slots` those that
-    /// have their slot, `open_sum` the total that is held (invariant 11).
-    #[must_use]
-    pub fn of(tenant: &TenantState, recomputed: &Balances, open: &[Hold], slots: u64, open_sum: Micros) -> Self {
-        let consistent = tenant.balances == *recomputed
-            && tenant.balances.held == open_sum
-            && u64::from(tenant.slots_in_use) == slots;
-        Self {
-            object: "balance".into(),
-            granted_micros: tenant.balances.granted,
-            held_micros: tenant.balances.held,
-            spent_micros: tenant.balances.spent,
-            available_micros: tenant.balances.available(),
-            slots_in_use: tenant.slots_in_use,
-            holds: open
-                .iter()
-                .map(|hold| HoldView {
-                    reservation_id: hold.identity.reservation.clone(),
-                    generation_id: hold.identity.generation.clone(),
-                    hold_micros: hold.held(),
-                    admitted_at: hold.admitted_at,
-                    due_at: hold.due_at,
-                })
-                .collect(),
-            check: CheckView { consistent },
         }
     }
 }

@@ -4,17 +4,25 @@
 //! A frame is the length of the JSON part (4 bytes, big endian), the JSON part, and raw bytes (a request body, a batch
 //! of output) that are never wrapped in JSON.
 
-use crate::ids::{AttemptId, GenerationId, Identity, TenantId};
+mod books;
+
+pub use books::{
+    BooksCall, BooksReply, GenerationFilter, HoldName, LedgerFilter, PAGE_DEFAULT, PAGE_MAX, Paging, RecordsOf, Span,
+};
+
+use crate::ids::{AttemptId, GenerationId, Identity, TenantId, TokenId};
 use crate::key::KeyDigest;
 use crate::ledger::Posting;
 use crate::money::Micros;
 use crate::policy::Terms;
 use crate::refusal::Refusal;
-use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, UpstreamEnd};
+use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, RunEnd, UpstreamEnd};
 use crate::signature::SecretText;
 use crate::tenant::account::{AccountView, Authority, KeyView, NewKey, Status};
-use crate::tenant::{Admit, Admitted, Extend};
+use crate::tenant::books::ReservationBooks;
+use crate::tenant::{Admit, Admitted, Extend, PolicyReport};
 use crate::time::UnixMillis;
+use crate::token::{Claims, Credential, TokenRequest};
 use crate::view::{BalanceView, GenerationView};
 use crate::webhook::{Notice, StateName};
 use alloc::boxed::Box;
@@ -34,15 +42,15 @@ pub enum TenantCall {
     Admit(Box<Admit>),
     /// Is this key valid, and is this generation admitted?
     Authenticate {
-        /// The caller's key.
-        key: KeyDigest,
+        /// The caller's key or token. What is outside of a token's limits does not exist for it.
+        key: Credential,
         /// A generation that the caller names.
         generation: Option<GenerationId>,
     },
     /// Which generation runs or ran under this idempotency key, on any path?
     FindByIdempotencyKey {
-        /// The caller's key.
-        key: KeyDigest,
+        /// The caller's key or token. What is outside of a token's limits is not found.
+        key: Credential,
         /// The idempotency key.
         idempotency_key: String,
     },
@@ -50,6 +58,22 @@ pub enum TenantCall {
     Balance {
         /// The caller's key.
         key: KeyDigest,
+    },
+    /// A question about the tenant's books.
+    Books {
+        /// The caller's key.
+        key: KeyDigest,
+        /// What is asked.
+        question: Box<BooksCall>,
+    },
+    /// May this token be minted?
+    MintToken {
+        /// The key that mints it.
+        key: KeyDigest,
+        /// The token's name, made at the edge.
+        id: TokenId,
+        /// What is asked for.
+        request: Box<TokenRequest>,
     },
     /// An operator, or a key of role `admin`, acts on the account. The tenant that does not exist is refused, unless it
     /// is created.
@@ -63,6 +87,21 @@ pub enum TenantCall {
     Settle {
         /// The postings.
         postings: Vec<Posting>,
+        /// How the run ended, once it has: for the measures of its route. The same word twice has one effect.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<Box<RunEnd>>,
+    },
+    /// The result of a run that went on without readers was read after its end. Idempotent.
+    ResultRead {
+        /// Which run.
+        generation: GenerationId,
+    },
+    /// What the disconnects of each route came to, and which policy they speak for.
+    Policy {
+        /// The caller's key.
+        key: KeyDigest,
+        /// Over how long a time, in milliseconds.
+        window_ms: u64,
     },
     /// A key of role `admin` acts on the tenant's webhook.
     Webhook {
@@ -175,6 +214,10 @@ pub enum TenantReply {
     },
     /// Balances and open holds.
     Balance(Box<BalanceView>),
+    /// What the books say.
+    Books(Box<BooksReply>),
+    /// What the token says that may be minted; the edge signs it.
+    Granted(Box<Claims>),
     /// The account after a call on it.
     Account(Box<AccountView>),
     /// The keys of the tenant, or the one that was issued or revoked.
@@ -198,6 +241,8 @@ pub enum TenantReply {
     },
     /// What was told is noted, now or before, or nobody is to be told.
     Noted,
+    /// The report.
+    Policy(Box<PolicyReport>),
     /// The hold is extended by the amount asked for, now or before.
     Extended,
     /// Refused; nothing changed.
@@ -337,6 +382,8 @@ pub enum GenerationCall {
     Result,
     /// Somebody asks for cancellation.
     Cancel,
+    /// What does the reservation say about its hold?
+    Books,
     /// What became of this hold? One that was never started never will be.
     Resolve {
         /// What it was admitted under.
@@ -378,6 +425,8 @@ pub enum GenerationReply {
         /// The first request.
         cancellation: Option<Cancellation>,
     },
+    /// What the reservation says about its hold.
+    Books(Box<ReservationBooks>),
     /// The hold is resolved or its generation lives.
     Resolved,
     /// The reader's cursor lies beyond the end of the log.
@@ -460,8 +509,15 @@ mod tests {
             serde_json::to_string(&refused).unwrap(),
             r#"{"reply":"refused","refusal":{"refusal":"concurrency_exceeded","limit":2}}"#
         );
-        let settle = TenantCall::Settle { postings: Vec::new() };
+        let settle = TenantCall::Settle { postings: Vec::new(), run: None };
         assert_eq!(serde_json::to_string(&settle).unwrap(), r#"{"call":"settle","postings":[]}"#);
+        assert_eq!(serde_json::from_str::<TenantCall>(r#"{"call":"settle","postings":[]}"#).unwrap(), settle);
+        let generation = GenerationId::from_random([1; 16]);
+        assert_eq!(
+            serde_json::to_string(&TenantCall::ResultRead { generation }).unwrap(),
+            r#"{"call":"result_read","generation":"gen_01010101010101010101010101010101"}"#
+        );
+        assert_eq!(serde_json::to_string(&TenantReply::Noted).unwrap(), r#"{"reply":"noted"}"#);
         let identity = r#"{"tenant":"t","generation":"gen_01010101010101010101010101010101","reservation":"res_02020202020202020202020202020202"}"#;
         let bytes = alloc::format!(r#"{{"call":"extend","identity":{identity},"epoch":2,"amount":7}}"#);
         let extend = serde_json::from_str::<TenantCall>(&bytes).unwrap();

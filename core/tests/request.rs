@@ -1,7 +1,7 @@
 //! Chat requests: which are served, and what is changed in them.
 #![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
-use holdfast_core::request::{ChatRequest, MODEL_MAX_BYTES, RequestError, Rewrite};
+use holdfast_core::request::{ChatRequest, MODEL_MAX_BYTES, QUESTION_MAX_BYTES, RequestError, Rewrite};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -298,4 +298,55 @@ proptest! {
             let _ = request.rewrite(&Rewrite { max_output_tokens: Some(1), include_usage: true, ..NOTHING });
         }
     }
+}
+
+fn question(messages: &Value) -> String {
+    let body = json!({ "model": "m", "messages": messages }).to_string();
+    ChatRequest::parse(body.as_bytes()).unwrap().question()
+}
+
+/// Design 5: "a near-identical prompt". What counts is what is new in this turn.
+#[test]
+fn the_question_is_what_is_new_in_this_turn() {
+    let says = |role: &str, content: Value| json!({ "role": role, "content": content });
+    let user = |text: &str| says("user", json!(text));
+    let assistant = says("assistant", json!("An answer."));
+    for (what, messages, expected) in [
+        ("one message", json!([user("One?")]), "One?"),
+        ("instructions are no question", json!([says("system", json!("Be kind.")), user("One?")]), "One?"),
+        ("nor those of a developer", json!([says("developer", json!("Be kind.")), user("One?")]), "One?"),
+        ("earlier turns do not count", json!([user("One?"), assistant, user("Two?")]), "Two?"),
+        ("several messages are one turn", json!([assistant, user("Two?"), user("Three?")]), "Two?\nThree?"),
+        ("a step of an agent", json!([user("One?"), assistant, says("tool", json!("42"))]), "42"),
+        ("a prefill is no turn", json!([user("One?"), assistant, user("Two?"), assistant]), "Two?"),
+        (
+            "parts",
+            json!([says(
+                "user",
+                json!([{"type":"text","text":"See"},{"type":"image_url","image_url":{}},{"type":"text","text":"this"}])
+            )]),
+            "See\nthis",
+        ),
+        ("escapes", json!([user("\"é\"\n\u{1F680}")]), "\"é\"\n\u{1F680}"),
+        ("no content", json!([says("user", Value::Null), json!({"role":"user"})]), ""),
+        ("no list", json!("One?"), ""),
+        ("no messages", Value::Null, ""),
+        ("no objects", json!(["One?"]), ""),
+        ("an answer alone", json!([assistant]), ""),
+        ("content of another form", json!([says("user", json!(7)), user("Two?")]), "Two?"),
+    ] {
+        assert_eq!(question(&messages), expected, "{what}");
+    }
+    assert_eq!(ChatRequest::parse(br#"{"model":"m"}"#).unwrap().question(), "");
+}
+
+/// A long prompt keeps both its ends: the document in front and the question behind, or the other way round.
+#[test]
+fn a_long_question_keeps_both_ends() {
+    let exact = "é".repeat(QUESTION_MAX_BYTES / 2);
+    assert_eq!(question(&json!([{ "role": "user", "content": exact }])), exact);
+    let long = format!("first {} last", "é".repeat(QUESTION_MAX_BYTES));
+    let kept = question(&json!([{ "role": "user", "content": long }]));
+    assert!(kept.starts_with("first é") && kept.ends_with("é last"), "both ends");
+    assert!(kept.len() <= QUESTION_MAX_BYTES + 1 && kept.len() > QUESTION_MAX_BYTES - 4, "{}", kept.len());
 }

@@ -15,6 +15,10 @@ mod amounts;
 mod announce;
 #[path = "reservation/arrows.rs"]
 mod arrows;
+#[path = "reservation/asked.rs"]
+mod asked;
+#[path = "reservation/auto.rs"]
+mod auto;
 #[path = "reservation/books.rs"]
 mod books;
 #[path = "reservation/cancel.rs"]

@@ -11,8 +11,12 @@
 
 #[path = "tenant/accounts.rs"]
 mod accounts;
+#[path = "tenant/balance.rs"]
+mod balance;
 #[path = "tenant/billing.rs"]
 mod billing;
+#[path = "tenant/check.rs"]
+mod check;
 #[path = "tenant/extensions.rs"]
 mod extensions;
 #[path = "tenant/histories.rs"]
@@ -21,6 +25,12 @@ mod histories;
 mod model;
 #[path = "tenant/postings.rs"]
 mod postings;
+#[path = "tenant/runs.rs"]
+mod runs;
+#[path = "tenant/tokens.rs"]
+mod tokens;
+#[path = "tenant/usage.rs"]
+mod usage;
 #[path = "tenant/world.rs"]
 mod world;
 
@@ -31,7 +41,6 @@ use holdfast_core::refusal::Refusal;
 use holdfast_core::tenant::account::Status;
 use holdfast_core::tenant::{Admit, HoldState, due_after_start};
 use holdfast_core::time::UnixMillis;
-use holdfast_core::view::BalanceView;
 use world::{PATH, START, World, config, identity, micros, posting, request};
 
 const ROUTE: &str = r#"{"name":"r","provider":"p","max_output_tokens":10}"#;
@@ -239,20 +248,4 @@ fn a_hold_is_looked_into_after_its_start_and_again_after_its_longest_time() {
     assert_eq!(hold.due_at, START.plus(7_000));
     assert_eq!(due_after_start(hold, START.plus(7_000)), START.plus(67_000), "a minute from now at the earliest");
     assert_eq!(due_after_start(hold, START), START.plus(3_030 + 60_000));
-}
-
-/// Invariant 11, as the API shows it.
-#[test]
-fn a_balance_tells_whether_it_agrees_with_its_postings() {
-    let mut world = world();
-    world.admit(&request(1, 20), START).unwrap();
-    let open: Vec<_> = world.holds.values().cloned().collect();
-    let balances = world.tenant.balances;
-    let view = BalanceView::of(&world.tenant, &balances, &open, 1, micros(30));
-    assert!(view.check.consistent);
-    assert_eq!((view.available_micros, view.holds.len(), view.slots_in_use), (micros(970), 1, 1));
-    let off = holdfast_core::ledger::Balances { spent: micros(1), ..balances };
-    for (recomputed, count, sum) in [(off, 1, 30), (balances, 2, 30), (balances, 1, 29)] {
-        assert!(!BalanceView::of(&world.tenant, &recomputed, &open, count, micros(sum)).check.consistent);
-    }
 }

@@ -1,6 +1,7 @@
 //! Calls between edge and objects: frames of [`holdfast_core::wire`] over `fetch`.
 
 use holdfast_core::ids::{Identity, TenantId};
+use holdfast_core::origin::Origin;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::wire::{
     DirectoryCall, DirectoryReply, GenerationCall, GenerationReply, REPLY_CONTENT_TYPE, TenantCall, TenantReply,
@@ -20,6 +21,9 @@ pub const TENANT: &str = "TENANT";
 /// Name of the binding of the DirectoryObject.
 pub const DIRECTORY: &str = "DIRECTORY";
 
+/// Header of a call that is made for a page of another origin. It stands beside the frame: it is no part of any call.
+const PAGE_HEADER: &str = "origin";
+
 /// Objects are reached by binding; the URL only has to be one.
 const URL: &str = "https://object/";
 
@@ -32,9 +36,26 @@ fn unreachable_object(what: &str) -> Refusal {
 /// # Errors
 /// [`Refusal::Unavailable`] when the object did not answer; the caller may repeat the same call.
 pub async fn ask_tenant(env: &Env, tenant: &TenantId, call: &TenantCall) -> core::result::Result<TenantReply, Refusal> {
+    ask_tenant_for(env, tenant, None, call).await
+}
+
+/// Asks a tenant for a page of another origin, which the tenant has to allow.
+///
+/// # Errors
+/// As [`ask_tenant`].
+pub async fn ask_tenant_for(
+    env: &Env,
+    tenant: &TenantId,
+    page: Option<&Origin>,
+    call: &TenantCall,
+) -> core::result::Result<TenantReply, Refusal> {
     let asked = async {
         let stub = env.durable_object(TENANT)?.get_by_name(tenant.as_str())?;
-        let response = send(&stub, call, &[]).await?;
+        let headers = Headers::new();
+        if let Some(page) = page {
+            headers.set(PAGE_HEADER, page.as_str())?;
+        }
+        let response = send_with(&stub, call, &[], headers).await?;
         read_reply(response).await
     };
     asked.await.map_err(|error: Error| {
@@ -105,11 +126,16 @@ pub async fn ask_generation_by_name(
 }
 
 async fn send<T: Serialize>(stub: &Stub, call: &T, raw: &[u8]) -> Result<Response> {
+    send_with(stub, call, raw, Headers::new()).await
+}
+
+async fn send_with<T: Serialize>(stub: &Stub, call: &T, raw: &[u8], headers: Headers) -> Result<Response> {
     let frame = encode(call, raw).map_err(|error| Error::from(error.0))?;
     let mut init = RequestInit::new();
     // The answer may be the provider's: its status is passed on, never acted on.
     init.with_method(Method::Post)
         .with_redirect(RequestRedirect::Manual)
+        .with_headers(headers)
         .with_body(Some(JsValue::from(Uint8Array::from(frame.as_slice()))));
     stub.fetch_with_request(Request::new_with_init(URL, &init)?).await
 }
@@ -124,6 +150,15 @@ async fn read_reply<T: DeserializeOwned>(mut response: Response) -> Result<T> {
 /// When the frame is malformed.
 pub async fn read_call<T: DeserializeOwned>(request: &mut Request) -> Result<(T, Vec<u8>)> {
     decode(request.bytes().await?).map_err(|error| Error::from(error.0))
+}
+
+/// The page of another origin that a call to a tenant is made for.
+///
+/// # Errors
+/// [`Refusal::OriginNotAllowed`] when what is named is no origin: it cannot have been allowed.
+pub fn page_of(request: &Request) -> core::result::Result<Option<Origin>, Refusal> {
+    let page = request.headers().get(PAGE_HEADER).map_err(|_| Refusal::OriginNotAllowed)?;
+    page.as_deref().map(Origin::parse).transpose().map_err(|_| Refusal::OriginNotAllowed)
 }
 
 /// The response that carries a reply.

@@ -1,8 +1,11 @@
 //! The operator's settings from the Worker's variables and secrets.
 
 use holdfast_core::config::{ConfigError, Limits, Provider, parse_limits, parse_providers};
+use holdfast_core::ids::TenantId;
 use holdfast_core::key::{ClientKey, KeyDigest, ProviderKey};
 use holdfast_core::refusal::Refusal;
+use holdfast_core::tenant::RunStart;
+use holdfast_core::token::TokenKey;
 use worker::Env;
 
 /// Shortest secret of our own that is accepted, in bytes.
@@ -43,6 +46,23 @@ pub fn digest(env: &Env, key: &ClientKey) -> Result<KeyDigest, Refusal> {
 
 fn pepper(env: &Env) -> Option<String> {
     secret(env, "KEY_PEPPER").filter(|pepper| pepper.len() >= SECRET_MIN_BYTES)
+}
+
+/// The key that signs browser tokens, derived from the pepper.
+///
+/// # Errors
+/// As [`digest`].
+pub fn token_key(env: &Env) -> Result<TokenKey, Refusal> {
+    pepper(env).map(|pepper| TokenKey::derive(pepper.as_bytes())).ok_or_else(pepper_missing)
+}
+
+/// Who asks what, in hashes under the pepper: for the re-ask rate of the route.
+///
+/// # Errors
+/// [`Refusal::Misconfigured`] without the pepper.
+pub fn run_start(env: &Env, tenant: &TenantId, asker: &str, question: &str) -> Result<RunStart, Refusal> {
+    let pepper = pepper(env).ok_or_else(pepper_missing)?;
+    Ok(RunStart::of(pepper.as_bytes(), tenant, asker, question))
 }
 
 fn pepper_missing() -> Refusal {

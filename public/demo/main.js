@@ -1,4 +1,7 @@
-/** Wires the page: key, form, buttons, balance. The key lives in this module's memory and nowhere else. */
+/**
+ * Wires the page: key, form, buttons, balance. The key lives in this module's memory and nowhere else. It pays for the
+ * balance and for tokens; generations run with a token, as they do in a page that has no key.
+ */
 
 import { Holdfast } from '../holdfast.js';
 import { Session } from './session.js';
@@ -8,7 +11,9 @@ import { prepare, show, showBalance, showProblem } from './view.js';
 const BALANCE_MS = 1_000;
 const byId = (id) => document.getElementById(id);
 
+/** The deployment, for the holder of the key and for the holder of a token that it mints. */
 let holdfast = null;
+let visitor = null;
 let session = null;
 let sessions = 0;
 
@@ -20,7 +25,11 @@ function keyFromAddress() {
 }
 
 function useKey(key) {
-  holdfast = key ? new Holdfast({ key }) : holdfast;
+  if (key) {
+    const owner = new Holdfast({ key });
+    holdfast = owner;
+    visitor = new Holdfast({ token: () => owner.mintToken() });
+  }
   byId('key-form').hidden = holdfast !== null;
   byId('start-form').hidden = holdfast === null;
   if (key) newSession(0);
@@ -29,7 +38,7 @@ function useKey(key) {
 function newSession(tokens) {
   session?.leave();
   sessions += 1;
-  session = new Session(holdfast, { number: sessions, tokens });
+  session = new Session(visitor, { number: sessions, tokens });
   let drawing = false;
   const shown = session;
   // Many chunks may come between two frames; a page that is not visible draws no frames and needs none.

@@ -17,6 +17,8 @@ let origin;
 let requests;
 /** What the server does with each further connection that carries the stream: how it ends, after how many bytes. */
 let plan;
+/** The tokens that the server takes; all when `null`. */
+let accepted;
 
 function send(request, response) {
   const offset = Number(new URL(request.url, origin).searchParams.get('offset') ?? 0);
@@ -30,8 +32,11 @@ function send(request, response) {
 }
 
 function answer(request, response) {
-  requests.push({ method: request.method, url: request.url, idempotencyKey: request.headers['idempotency-key'] });
+  const { authorization, 'idempotency-key': idempotencyKey } = request.headers;
+  requests.push({ method: request.method, url: request.url, idempotencyKey, authorization });
   const json = (document, status = 200) => response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(document));
+  if (accepted && !accepted.includes(authorization)) return json({ detail: 'Expired.', code: 'token_expired', retryable: false }, 401);
+  if (request.url === '/v1/tokens') return json({ token: 'hft_minted', expires_at: 1 });
   if (request.url.startsWith('/v1/chat') || request.url.includes('/stream')) return send(request, response);
   if (request.url.endsWith('/result')) return json({}, 202);
   return json({ id: ID, log: { length: LOG.length, closed: true } });
@@ -49,6 +54,7 @@ after(() => {
 beforeEach(() => {
   requests = [];
   plan = [];
+  accepted = null;
 });
 
 const client = () => new Holdfast({ key: 'hfk_demo_x', origin });
@@ -131,6 +137,76 @@ test('a refusal tells why, and a signal stops the waiting', async () => {
   plan = Array.from({ length: 100 }, () => ({ bytes: 0, end: 'reset' }));
   const signal = AbortSignal.timeout(50);
   assert.deepEqual(await collect(client().open(ID).follow({ signal, attempts: 100 })), Buffer.alloc(0));
+});
+
+/** A client whose tokens are `hft_1`, `hft_2`, …; `minted` counts them. */
+function tokenClient({ lifetimeMs = 60_000, delayMs = 0 } = {}) {
+  const made = { minted: 0 };
+  const token = async () => {
+    made.minted += 1;
+    const answer = { token: `hft_${made.minted}`, expires_at: Date.now() + lifetimeMs };
+    await new Promise((resolve) => setTimeout(resolve, delayMs));
+    return answer;
+  };
+  return Object.assign(made, { holdfast: new Holdfast({ token, origin }) });
+}
+
+const bearers = () => requests.map(({ authorization }) => authorization.replace('Bearer ', ''));
+
+test('one token serves until it is about to expire, however many ask at once', async () => {
+  const lasting = tokenClient({ delayMs: 20 });
+  await Promise.all([lasting.holdfast.status(ID), lasting.holdfast.status(ID)]);
+  await lasting.holdfast.status(ID);
+  assert.deepEqual(bearers(), ['hft_1', 'hft_1', 'hft_1']);
+  requests = [];
+  const short = tokenClient({ lifetimeMs: 9_000 });
+  await short.holdfast.status(ID);
+  await short.holdfast.status(ID);
+  assert.deepEqual(bearers(), ['hft_1', 'hft_2']);
+});
+
+test('a refused token is replaced once; a fixed one is not', async () => {
+  accepted = ['Bearer hft_2'];
+  const { holdfast } = tokenClient();
+  assert.equal((await holdfast.status(ID)).id, ID);
+  await holdfast.status(ID);
+  assert.deepEqual(bearers(), ['hft_1', 'hft_2', 'hft_2']);
+  requests = [];
+  accepted = [];
+  await assert.rejects(tokenClient().holdfast.status(ID), { status: 401, code: 'token_expired', message: 'Expired.' });
+  await assert.rejects(new Holdfast({ token: 'hft_fixed', origin }).status(ID), { status: 401 });
+  await assert.rejects(client().status(ID), { status: 401 });
+  assert.deepEqual(bearers(), ['hft_1', 'hft_2', 'hft_fixed', 'hfk_demo_x']);
+});
+
+test('a page that cannot read why it was refused asks for a new token and reads on', async () => {
+  plan = [{ bytes: 50, end: 'reset' }, { end: 'before-head' }, {}];
+  const generation = await tokenClient().holdfast.start(BODY);
+  assert.deepEqual(await collect(generation.follow()), LOG);
+  assert.deepEqual(bearers().filter((_, n) => requests[n].url.includes('/stream')), ['hft_1', 'hft_2']);
+  assert.equal(requests.filter(({ method }) => method === 'POST').length, 1);
+});
+
+test('a provider that fails is asked again; what it says is the cause', async () => {
+  let calls = 0;
+  const token = () => {
+    calls += 1;
+    if (calls === 1) throw new Error('offline');
+    return 'hft_late';
+  };
+  const holdfast = new Holdfast({ token, origin });
+  await assert.rejects(holdfast.status(ID), (error) => error.code === 'token_unavailable' && error.cause.message === 'offline');
+  calls = 0;
+  const generation = await new Holdfast({ token, origin }).start(BODY);
+  assert.equal(generation.id, ID);
+  assert.deepEqual(bearers(), ['hft_late']);
+  generation.drop();
+});
+
+test('a server mints tokens with its key', async () => {
+  assert.deepEqual(await client().mintToken({ routes: ['chat'] }), { token: 'hft_minted', expires_at: 1 });
+  const [{ method, url, authorization }] = requests;
+  assert.deepEqual([method, url, authorization], ['POST', '/v1/tokens', 'Bearer hfk_demo_x']);
 });
 
 test('events come out the same wherever the bytes are cut, and whatever ends the lines', () => {

@@ -25,7 +25,7 @@ pub enum Choice {
 }
 
 /// The rule that decided, in the order of the module's table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AutoRule {
     /// None of the three properties holds: cancel.

@@ -29,10 +29,12 @@
 mod decide;
 mod fingerprint;
 mod re_ask;
+mod terms;
 
 pub use decide::{AutoDecision, AutoInputs, AutoRule, Choice, RULES_VERSION, SAMPLES_MIN, UserTime};
 pub use fingerprint::{Fingerprint, MINIMA, MalformedFingerprint, NEAR_IDENTICAL_PER_MILLE, fingerprint};
 pub use re_ask::{Departure, RE_ASK_WINDOW_MS, ReAskRate, Run, re_ask_rate};
+pub use terms::{AutoTerms, BYTES_PER_TOKEN, ExpectedFrom, estimated_tokens};
 
 use core::fmt;
 use serde::{Deserialize, Serialize};

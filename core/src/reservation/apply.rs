@@ -144,7 +144,7 @@ impl Reservation {
             Command::Respond { epoch, head } => self.respond(*epoch, head.as_ref(), now),
             Command::Identify { epoch, operation_id } => self.identify(*epoch, operation_id, now),
             Command::Append { epoch, bytes } => self.append(*epoch, *bytes, log, heartbeat_ms, now),
-            Command::Readers { attached, furthest_offset } => Ok(self.readers(*attached, *furthest_offset, now)),
+            Command::Readers { attached, furthest_offset } => Ok(self.readers(*attached, *furthest_offset, log, now)),
             Command::Cancel => Ok(self.cancel(now)),
             Command::CancelAnswered { epoch, answer } => self.cancel_answered(*epoch, *answer, log, now),
             Command::End { epoch, end } => self.end(*epoch, end, log, now),
@@ -157,6 +157,7 @@ impl Reservation {
             Command::Operate { action, recorded } => self.operate(action, recorded.as_deref(), log, now),
             Command::Wake { driver_alive } => Ok(self.wake(*driver_alive, log, heartbeat_ms, now)),
             Command::Acknowledge { posting_id } => Ok(self.acknowledge(posting_id, now)),
+            Command::ReadTold => Ok(self.read_told()),
             Command::DeliveryFailed { posting_id } => Ok(self.delivery_failed(posting_id, now)),
             Command::DeliveryRefused { posting_id, refusal } => Ok(self.delivery_refused(posting_id, refusal, now)),
         }

@@ -2,6 +2,7 @@
 
 use super::cancel::{CancelAnswer, Cancellation};
 use super::conclude::UpstreamEnd;
+use super::disconnect::Assessment;
 use super::operate::{ActionRow, OperatorAction};
 use super::record::EvidenceRow;
 use super::signal::{Signal, SignalRow};
@@ -155,6 +156,8 @@ pub enum Command {
         /// Which; a notice by its own id.
         posting_id: String,
     },
+    /// The tenant knows that the result was read after the end.
+    ReadTold,
     /// A delivery failed.
     DeliveryFailed {
         /// Which.
@@ -192,6 +195,7 @@ impl Command {
             Self::Wake { .. } => "wake",
             Self::ResolveNeverStarted { .. } => "resolve_never_started",
             Self::Acknowledge { .. } => "acknowledge",
+            Self::ReadTold => "read_told",
             Self::DeliveryFailed { .. } => "delivery_failed",
             Self::DeliveryRefused { .. } => "delivery_refused",
         }
@@ -312,6 +316,8 @@ pub struct Transition {
     pub actions: Vec<ActionRow>,
     /// Release records and what was learnt after them.
     pub evidence: Vec<EvidenceRow>,
+    /// What a disconnect was found to cost.
+    pub assessments: Vec<Assessment>,
     /// What to do afterwards.
     pub effects: Vec<Effect>,
     /// The answer.
@@ -328,6 +334,7 @@ impl Transition {
             signals: Vec::new(),
             actions: Vec::new(),
             evidence: Vec::new(),
+            assessments: Vec::new(),
             effects: Vec::new(),
             reply,
         }
@@ -370,5 +377,6 @@ impl Transition {
             && self.signals.is_empty()
             && self.actions.is_empty()
             && self.evidence.is_empty()
+            && self.assessments.is_empty()
     }
 }

@@ -2,7 +2,6 @@
 
 use super::{AbortCause, Aggregate, Lifecycle, LogFacts, Reservation};
 use crate::deadline::{DeadlineName, Earliest};
-use crate::policy::OnDisconnect;
 use crate::time::UnixMillis;
 
 impl Reservation {
@@ -30,9 +29,8 @@ impl Reservation {
     }
 
     fn grace_deadline(&self) -> Option<UnixMillis> {
-        let waiting = self.lifecycle == Lifecycle::Detached
-            && self.terms.on_disconnect == OnDisconnect::Cancel
-            && self.attempt.abort.is_none();
+        let waiting =
+            self.lifecycle == Lifecycle::Detached && self.stops_without_readers() && self.attempt.abort.is_none();
         self.connection.disconnected_at.filter(|_| waiting).map(|at| at.plus(self.terms.grace_ms))
     }
 

@@ -25,6 +25,10 @@ pub(super) fn start(identity: &Identity, attempt: &AttemptId, terms: &Terms, now
         lifecycle: Lifecycle::Active,
         settlement: Settlement::Pending,
         connection: Connection::default(),
+        disconnects: 0,
+        assessment: None,
+        delivered_output_tokens: None,
+        read_told: false,
         attempt: Attempt::prepared(attempt.clone(), 1, terms, now),
         past_attempts: Vec::new(),
         head: None,
@@ -205,6 +209,7 @@ impl Reservation {
         next.cost = Some(cost);
         next.head = head;
         next.ended_at = Some(now);
+        next.delivered_output_tokens = next.delivered(usage, log);
         next.reconciliation = None;
         next.lost_from = (end.source == SourceEnd::Lost).then_some(log.length);
         next.close_cancellation();
@@ -225,7 +230,7 @@ impl Reservation {
     /// What an end tells about the attempt, whatever follows from it.
     pub(super) fn learn(&mut self, end: &UpstreamEnd, now: UnixMillis) {
         let attempt = &mut self.attempt;
-        attempt.operation_id = end.operation_id.clone().or(attempt.operation_id.take());
+        attempt.operation_id = attempt.operation_id.take().or(end.operation_id.clone());
         attempt.finish_reason = end.finish_reason.clone().or(attempt.finish_reason.take());
         attempt.responded_at = attempt.responded_at.or(end.head.as_ref().map(|_| now));
     }

@@ -16,6 +16,8 @@
 //! | the driver is gone: what now? | `resolve`, by the rules of [`crate::reconcile`] |
 //! | what came late, twice or out of order | [`signal`] |
 //! | what an operator may do | [`operate`] |
+//! | the last reader is gone: what now? | `disconnect`, by the rules of [`crate::economics`] |
+//! | what a run tells about its route | `run_end` |
 //! | when is something due? | `deadlines` |
 //! | the record of a release | `record` |
 //! | what the tenant is told | `announce` |
@@ -36,6 +38,7 @@ mod outbox;
 mod posting;
 mod record;
 mod resolve;
+mod run_end;
 pub mod signal;
 
 pub use apply::{late_signal, refused_row};
@@ -43,6 +46,7 @@ pub use attempt::{AbortCause, Accounted, Attempt, Lease, Reported};
 pub use cancel::{CancelAnswer, CancelOutcome, CancelRequest, Cancellation};
 pub use command::{Command, Effect, HistoryRow, Reply, ResolvedBy, Transition};
 pub use conclude::{Conclusion, IN_FLIGHT_TOKENS, SourceEnd, UpstreamEnd, is_error_envelope, is_passable, is_success};
+pub use disconnect::Assessment;
 pub use machine::connection::{Connection, ConnectionState};
 pub use machine::lifecycle::Lifecycle;
 pub use machine::settlement::Settlement;
@@ -50,6 +54,7 @@ pub use machine::upstream::UpstreamState;
 pub use operate::{ActionRow, Operation, OperatorAction};
 pub use outbox::{Delivery, Parcel, RefusedDelivery};
 pub use record::EvidenceRow;
+pub use run_end::RunEnd;
 pub use signal::{Report, Signal, SignalRow, Subject};
 
 use crate::ids::{AttemptId, Identity};
@@ -144,6 +149,18 @@ pub struct Reservation {
     pub settlement: Settlement,
     /// The client side.
     pub connection: Connection,
+    /// How often the last reader left.
+    #[serde(default)]
+    pub disconnects: u32,
+    /// What the last of these times was found to cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assessment: Option<Box<Assessment>>,
+    /// Output tokens that readers were given, once it has ended; see [`RunEnd`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_output_tokens: Option<u64>,
+    /// The tenant knows that the result was read after the end.
+    #[serde(default)]
+    pub read_told: bool,
     /// The attempt that owns.
     pub attempt: Attempt,
     /// Attempts before it, the first one first.
@@ -291,4 +308,7 @@ pub struct LogFacts {
     /// When the provider last sent anything, as far as the running driver knows: half an event or half a plain answer
     /// is received, and not stored yet.
     pub received_at: Option<UnixMillis>,
+    /// Content bytes that the provider has produced, where they were counted: at the moment when the last reader leaves,
+    /// and never while bytes come.
+    pub content_bytes: Option<u64>,
 }

@@ -67,10 +67,11 @@ impl Reservation {
         }
         let usage_records = self.usage_records(self.attempts(), now);
         let settle = self.posting(PostingKind::Settle, cost.min(hold), usage, reason, now);
-        let mut postings = vec![Posting { usage_records, ..settle }];
+        let mut postings = vec![Posting { usage_records: usage_records.clone(), ..settle }];
         if cost > hold {
             let above = cost.saturating_minus(hold);
-            postings.push(self.posting(PostingKind::Overage, above, usage, reason, now));
+            // It stands on the same consumption: its invoice line names it too.
+            postings.push(Posting { usage_records, ..self.posting(PostingKind::Overage, above, usage, reason, now) });
         }
         postings
     }

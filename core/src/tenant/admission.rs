@@ -1,15 +1,16 @@
 //! Admission: key, idempotency, route, price, budget, slot, in this order; then the hold.
 
 use super::account::{Account, Status};
+use super::runs::{RouteMeasures, RunRow, RunStart, auto_terms};
 use super::{Hold, HoldState, IdempotencyRow, PeriodState, PostedRows, TenantState, period_key, post};
 use crate::config::{Limits, Provider, TenantConfig};
 use crate::ids::{AttemptId, Identity};
-use crate::key::KeyDigest;
 use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
 use crate::money::Micros;
 use crate::policy::{OnDisconnect, OnInterruption, Owner, Route, SlotOnExpiry, Terms};
 use crate::refusal::Refusal;
 use crate::time::UnixMillis;
+use crate::token::Credential;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -23,7 +24,7 @@ pub struct Admit {
     /// Minted at the edge.
     pub attempt: AttemptId,
     /// Who asks.
-    pub key: KeyDigest,
+    pub key: Credential,
     /// Request path.
     pub path: String,
     /// Model as the client named it.
@@ -46,6 +47,9 @@ pub struct Admit {
     pub on_disconnect: Option<OnDisconnect>,
     /// The client's idempotency key.
     pub idempotency_key: Option<String>,
+    /// Who asks what, in keyed hashes: for the re-ask rate of the route.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunStart>,
 }
 
 impl Admit {
@@ -75,6 +79,8 @@ pub struct AdmitContext<'a> {
     pub same_generation: Option<&'a Hold>,
     /// The row of the same idempotency scope, if there is one, with its hold.
     pub same_key: Option<(&'a IdempotencyRow, &'a Hold)>,
+    /// What the recent runs of the request's route come to: see [`route_of`].
+    pub measures: Option<&'a RouteMeasures>,
 }
 
 /// The answer to an Admit that was not refused.
@@ -117,15 +123,18 @@ pub struct AdmissionRows {
     pub period: PeriodState,
     /// The idempotency key, if the request has one.
     pub idempotency: Option<IdempotencyRow>,
+    /// The run, for the measures of its route.
+    pub run: Option<RunRow>,
 }
 
 /// Decides whether a request may run. `Ok((answer, None))` is the recorded answer of an earlier Admit.
 ///
 /// # Errors
 /// The key was checked before: see [`super::account::authenticate`]. In this order: [`Refusal::InvalidKey`] (ids of
-/// another tenant), [`Refusal::IdentityConflict`], [`Refusal::IdempotencyKeyReused`], [`Refusal::Suspended`] (a
-/// recorded answer is given to a suspended tenant too), [`Refusal::NoRoute`], [`Refusal::Unavailable`] (the route's provider is not
-/// configured), [`Refusal::OverrideNotAllowed`], [`Refusal::ModelNotPriced`], [`Refusal::AmountOutOfRange`] (of the
+/// another tenant), [`Refusal::TokenNotAllowed`], [`Refusal::IdentityConflict`], [`Refusal::IdempotencyKeyReused`],
+/// [`Refusal::RouteNotAllowed`] (of the recorded answer), [`Refusal::Suspended`] (a recorded answer is given to a
+/// suspended tenant too), [`Refusal::NoRoute`], [`Refusal::RouteNotAllowed`], [`Refusal::Unavailable`] (the route's
+/// provider is not configured), [`Refusal::OverrideNotAllowed`], [`Refusal::ModelNotPriced`], [`Refusal::AmountOutOfRange`] (of the
 /// worst case), [`Refusal::BudgetExhausted`], [`Refusal::ConcurrencyExceeded`].
 pub fn admit(
     context: &AdmitContext<'_>,
@@ -135,13 +144,14 @@ pub fn admit(
     if admit.identity.tenant != context.account.id {
         return Err(Refusal::InvalidKey);
     }
+    admit.key.check_start()?;
     if let Some(hold) = context.same_generation {
         let same = hold.fingerprint == admit.fingerprint && hold.identity == admit.identity;
-        return if same { Ok((Admitted::of(hold, false), None)) } else { Err(Refusal::IdentityConflict) };
+        return if same { recorded(hold, false, &admit.key) } else { Err(Refusal::IdentityConflict) };
     }
     if let Some((row, hold)) = context.same_key.filter(|(row, _)| row.stands(now) && !row.may_run_again) {
         let same = row.fingerprint == admit.fingerprint;
-        return if same { Ok((Admitted::of(hold, true), None)) } else { Err(Refusal::IdempotencyKeyReused) };
+        return if same { recorded(hold, true, &admit.key) } else { Err(Refusal::IdempotencyKeyReused) };
     }
     if context.account.status == Status::Suspended {
         return Err(Refusal::Suspended);
@@ -163,6 +173,7 @@ pub fn admit(
     let slots_in_use = context.tenant.slots_in_use.checked_add(1);
     let posted = post(context.tenant, posting, Micros::ZERO, slots_in_use, now)?;
     let period = PeriodState { held: context.period.held.plus(terms.hold)?, ..context.period.clone() };
+    let run = RunRow::admitted(admit, &terms, now);
     let idempotency = admit.idempotency_scope().map(|scope| IdempotencyRow {
         scope,
         identity: admit.identity.clone(),
@@ -185,9 +196,16 @@ pub fn admit(
         slot_freed: false,
         charged: Micros::ZERO,
     };
-    Ok((Admitted::of(&hold, false), Some(AdmissionRows { posted, hold, period, idempotency })))
+    Ok((Admitted::of(&hold, false), Some(AdmissionRows { posted, hold, period, idempotency, run })))
 }
 
+/// The recorded answer, for who may use its route.
+fn recorded(hold: &Hold, joined: bool, asks: &Credential) -> Result<(Admitted, Option<AdmissionRows>), Refusal> {
+    asks.check_route(&hold.terms.route)?;
+    Ok((Admitted::of(hold, joined), None))
+}
+
+/// Whether `amount` more may be held: within the credit, and within what the period still allows.
 pub(super) fn check_budget(
     config: &TenantConfig,
     tenant: &TenantState,
@@ -202,13 +220,15 @@ pub(super) fn check_budget(
     if over_credit || over_period { Err(Refusal::BudgetExhausted) } else { Ok(()) }
 }
 
+/// The route that takes a request: the first that matches.
+#[must_use]
+pub fn route_of<'a>(config: &'a TenantConfig, admit: &Admit) -> Option<&'a Route> {
+    config.routes.iter().find(|route| route.matches.matches(&admit.path, &admit.model, &admit.headers))
+}
+
 fn terms(context: &AdmitContext<'_>, admit: &Admit) -> Result<Terms, Refusal> {
-    let route = context
-        .config
-        .routes
-        .iter()
-        .find(|route| route.matches.matches(&admit.path, &admit.model, &admit.headers))
-        .ok_or(Refusal::NoRoute)?;
+    let route = route_of(context.config, admit).ok_or(Refusal::NoRoute)?;
+    admit.key.check_route(&route.name)?;
     let provider = context
         .providers
         .iter()
@@ -252,7 +272,8 @@ fn terms(context: &AdmitContext<'_>, admit: &Admit) -> Result<Terms, Refusal> {
         on_interruption: OnInterruption::default(),
         escalate_above: None,
         watch_ms: 0,
-        expected_ms: None,
+        expected_ms: route.expected_ms,
+        auto: Some(auto_terms(route, admit.body_bytes, output_bound_tokens, context.measures)),
     })
 }
 

@@ -8,11 +8,19 @@
 
 pub mod account;
 mod admission;
+pub mod books;
 mod extension;
+mod policy_report;
+mod runs;
 mod settlement;
 
-pub use admission::{AdmissionRows, Admit, AdmitContext, Admitted, admit};
+pub use admission::{AdmissionRows, Admit, AdmitContext, Admitted, admit, route_of};
 pub use extension::{Extend, ExtendContext, extend};
+pub use policy_report::{
+    CancelSignals, ClientSignals, Decisions, Departures, DetachSignals, PolicyCosts, PolicyReport, Recommendation,
+    RecommendedBy, RoutePolicy, route_policy,
+};
+pub use runs::{MEASURED_FOR_MS, RUNS_KEPT_MS, RUNS_MAX, RouteMeasures, RunRow, RunStart, auto_terms, measure};
 pub use settlement::{KeyAfter, SettleContext, SettlementRows, settle};
 
 use crate::audit::{AuditRow, ChainHead};
@@ -84,6 +92,18 @@ pub enum HoldState {
     Settled,
     /// Ended by a `release` posting.
     Released,
+}
+
+impl HoldState {
+    /// The name in rows and the API.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Settled => "settled",
+            Self::Released => "released",
+        }
+    }
 }
 
 /// One hold with what it was admitted under.

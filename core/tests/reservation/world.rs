@@ -81,6 +81,7 @@ pub(crate) fn terms() -> Terms {
         escalate_above: None,
         watch_ms: 0,
         expected_ms: None,
+        auto: None,
     }
 }
 
@@ -351,7 +352,8 @@ impl World {
         if let Command::Append { bytes, .. } = command
             && *bytes > 0
         {
-            self.log = LogFacts { length: self.log.length + bytes, last_append_at: Some(self.now), received_at: None };
+            self.log =
+                LogFacts { length: self.log.length + bytes, last_append_at: Some(self.now), ..LogFacts::default() };
         }
         if let (Command::HoldExtended { .. }, Reply::Started { .. }) = (command, &transition.reply) {
             // A further attempt has a log of its own.

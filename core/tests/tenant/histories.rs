@@ -11,7 +11,7 @@ use proptest::sample::Index;
 
 /// One step of a history.
 #[derive(Clone, Debug)]
-enum Step {
+pub(crate) enum Step {
     Admit {
         n: u8,
         body: u64,
@@ -43,7 +43,7 @@ enum Step {
 
 /// A posting of a reservation, before it is known what there is to refer to.
 #[derive(Clone, Debug)]
-struct Draft {
+pub(crate) struct Draft {
     n: u8,
     kind: PostingKind,
     version: u32,
@@ -105,7 +105,7 @@ fn draft() -> impl Strategy<Value = Draft> {
     )
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(crate) fn step() -> impl Strategy<Value = Step> {
     let n = 0_u8..7;
     prop_oneof![
         8 => (n.clone(), prop::sample::select(vec![20_u64, 40, 90]), prop::option::of(0_u8..2), any::<bool>())
@@ -147,8 +147,8 @@ fn recomputed(world: &World) -> Balances {
 }
 
 /// Both books side by side.
-struct Books {
-    world: World,
+pub(crate) struct Books {
+    pub(crate) world: World,
     model: Model,
     now: UnixMillis,
     /// Every posting that was ever sent, applied or refused.
@@ -156,14 +156,14 @@ struct Books {
 }
 
 impl Books {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut world =
             World::new(config(GRANT, DAY_LIMIT, SLOTS, r#"{"name":"r","provider":"p","max_output_tokens":10}"#));
         world.limits.idempotency_ms = KEY_LIFE_MS;
         Self { world, model: Model::of_credit(GRANT), now: START, sent: Vec::new() }
     }
 
-    fn take(&mut self, step: &Step) {
+    pub(crate) fn take(&mut self, step: &Step) {
         match step {
             Step::Admit { n, body, key, other_path } => self.admit(*n, *body, *key, *other_path),
             Step::Extend { n, epoch, amount } => self.extend(*n, *epoch, *amount),

@@ -1,12 +1,12 @@
 //! Every posting kind against every state of its hold, one value for each cell.
 
+use super::balance::balance;
 use super::billing::{exact_usage, usage_record};
 use super::world::{PATH, START, World, config, id_of, identity, micros, posting, request};
 use super::{ROUTE, released, settled, with_key, world};
 use holdfast_core::ledger::{Direction, Posting, PostingKind, ReasonCode};
 use holdfast_core::refusal::Refusal;
 use holdfast_core::tenant::Extend;
-use holdfast_core::view::BalanceView;
 
 pub(crate) fn exact(n: u8, kind: PostingKind, amount: u64) -> Posting {
     posting(n, kind, amount, ReasonCode::CompletedExact)
@@ -179,7 +179,7 @@ fn a_reduced_hold_makes_room_for_others() {
     assert_eq!(world.admit(&request(2, 31), START), Err(Refusal::BudgetExhausted), "25 + 41 is above the period");
     world.admit(&request(2, 30), START).unwrap();
     let open: Vec<_> = world.holds.values().cloned().collect();
-    let view = BalanceView::of(&world.tenant, &world.tenant.balances, &open, 1, micros(65));
+    let view = balance(&world, &open, 1, 65);
     assert!(view.check.consistent);
     let shown: Vec<_> = view.holds.iter().map(|hold| hold.hold_micros.get()).collect();
     assert_eq!((shown, view.slots_in_use), (vec![25, 40], 1));

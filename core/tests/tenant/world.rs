@@ -10,7 +10,7 @@ use holdfast_core::refusal::Refusal;
 use holdfast_core::tenant::account::{Account, Status, grant};
 use holdfast_core::tenant::{
     Admit, AdmitContext, Admitted, Extend, ExtendContext, Hold, IdempotencyRow, KeyAfter, PeriodState, PostedRows,
-    SettleContext, SettlementRows, TenantState, admit, extend, settle,
+    RunRow, SettleContext, SettlementRows, TenantState, admit, extend, settle,
 };
 use holdfast_core::time::UnixMillis;
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ pub(crate) fn request(n: u8, body_bytes: u64) -> Admit {
     Admit {
         identity: identity(n),
         attempt: AttemptId::from_random([n; 16]),
-        key: KeyDigest(KEY.into()),
+        key: KeyDigest(KEY.into()).into(),
         path: PATH.into(),
         model: "m".into(),
         streaming: true,
@@ -79,6 +79,7 @@ pub(crate) fn request(n: u8, body_bytes: u64) -> Admit {
         headers: BTreeMap::new(),
         on_disconnect: None,
         idempotency_key: None,
+        run: None,
     }
 }
 
@@ -112,6 +113,7 @@ pub(crate) struct World {
     pub(crate) usage_records: BTreeMap<String, UsageRecord>,
     pub(crate) audit: Vec<AuditRow>,
     pub(crate) keys: BTreeMap<String, IdempotencyRow>,
+    pub(crate) runs: Vec<RunRow>,
 }
 
 impl World {
@@ -131,6 +133,7 @@ impl World {
             usage_records: BTreeMap::new(),
             audit: Vec::new(),
             keys: BTreeMap::new(),
+            runs: Vec::new(),
         };
         world.grant("initial", setup.grant).unwrap();
         world
@@ -158,6 +161,7 @@ impl World {
             period: &period,
             same_generation: self.holds.values().find(|hold| hold.identity.generation == call.identity.generation),
             same_key: row.map(|row| (row, &self.holds[&row.identity.reservation])),
+            measures: None,
         };
         let (admitted, rows) = admit(&context, call, now)?;
         if let Some(rows) = rows {
@@ -165,6 +169,7 @@ impl World {
             self.periods.insert(rows.period.key.clone(), rows.period);
             let replaced = self.holds.insert(rows.hold.identity.reservation.clone(), rows.hold);
             assert_eq!(replaced, None, "a hold is made once");
+            self.runs.extend(rows.run);
             self.keys.extend(rows.idempotency.map(|row| (row.scope.clone(), row)));
         }
         Ok(admitted)

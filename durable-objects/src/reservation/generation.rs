@@ -13,8 +13,8 @@ use holdfast_core::intake::{Intake, IntakeOptions};
 use holdfast_core::meter::{ContentCounter, EndClass};
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{
-    Aggregate, Command, Effect, LogFacts, Reply, ResponseHead, Signal, SourceEnd, Transition, UpstreamEnd, late_signal,
-    refused_row,
+    Aggregate, Command, Effect, Lifecycle, LogFacts, Reply, ResponseHead, Signal, SourceEnd, Transition, UpstreamEnd,
+    late_signal, refused_row,
 };
 use holdfast_core::time::UnixMillis;
 use holdfast_core::view::{GenerationView, LiveFacts};
@@ -45,6 +45,10 @@ pub(super) struct Generation {
     pub(super) progress: Notify,
     pub(super) delivering: Cell<bool>,
     received_at: Cell<Option<UnixMillis>>,
+    /// Counted while a disconnect is decided.
+    content_bytes: Cell<Option<u64>>,
+    /// The tenant is being told that the result was read.
+    pub(super) telling_read: Cell<bool>,
     /// The driver at the edge that began an epoch, by the name it gave itself.
     pub(super) edge_driver: RefCell<Option<(String, u32)>>,
     /// The provider's headers, on their way to the disk with the first batch.
@@ -75,6 +79,8 @@ impl Generation {
             progress: Notify::default(),
             delivering: Cell::new(false),
             received_at: Cell::new(None),
+            content_bytes: Cell::new(None),
+            telling_read: Cell::new(false),
             edge_driver: RefCell::default(),
             response: RefCell::default(),
             aggregate: RefCell::new(aggregate),
@@ -91,7 +97,8 @@ impl Generation {
 
     /// What the log says, and when the provider was last heard.
     pub(super) fn facts(&self) -> LogFacts {
-        LogFacts { received_at: self.received_at.get(), ..self.log.borrow().facts() }
+        let (received_at, content_bytes) = (self.received_at.get(), self.content_bytes.get());
+        LogFacts { received_at, content_bytes, ..self.log.borrow().facts() }
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -239,7 +246,7 @@ impl Generation {
         log.deliver(closing);
         if stored {
             let length = log.length();
-            log.mark_stored(LogFacts { length, last_append_at: Some(now), received_at: None });
+            log.mark_stored(LogFacts { length, last_append_at: Some(now), ..LogFacts::default() });
         }
         if let Some(state) = &transition.state {
             *self.aggregate.borrow_mut() = state.clone();
@@ -310,6 +317,21 @@ impl Generation {
         self.scan_log(0, |bytes| counter.push(&bytes))?;
         counter.push(last_bytes);
         Ok(counter.total())
+    }
+
+    /// Applies the last reader's leaving with what the provider has produced so far: counted here, once, and never while
+    /// bytes come. An answer that is not a stream has nothing in the log before it is whole.
+    pub(super) fn apply_disconnect(self: &Rc<Self>, command: &Command) -> core::result::Result<Reply, Refusal> {
+        let priced = self.with_aggregate(|aggregate| {
+            aggregate.live().is_some_and(|live| live.lifecycle == Lifecycle::Active && live.terms.auto.is_some())
+        });
+        if priced {
+            let counted = self.count_content(&[]).inspect_err(|error| worker::console_error!("content: {error}"));
+            self.content_bytes.set(counted.ok());
+        }
+        let applied = self.apply(command);
+        self.content_bytes.set(None);
+        applied
     }
 
     /// Visits the log from `cursor` to its end, piece by piece.

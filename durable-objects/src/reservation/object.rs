@@ -9,6 +9,7 @@ use holdfast_core::policy::Terms;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{Command, Reply};
 use holdfast_core::tenant::Admitted;
+use holdfast_core::tenant::books::ReservationBooks;
 use holdfast_core::view::GenerationView;
 use holdfast_core::wire::{GenerationCall, GenerationReply, StreamForm};
 use std::cell::RefCell;
@@ -94,6 +95,7 @@ impl ReservationObject {
                 generation.edge_finish(epoch, offset, response, *end, &raw)?
             }
             GenerationCall::Status => status(&generation)?,
+            GenerationCall::Books => GenerationReply::Books(Box::new(generation.with_aggregate(ReservationBooks::of))),
             GenerationCall::Cancel => match generation.apply(&Command::Cancel)? {
                 Reply::Cancellation(cancellation) => GenerationReply::Cancellation { cancellation },
                 _ => GenerationReply::Cancellation { cancellation: None },

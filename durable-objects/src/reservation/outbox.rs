@@ -6,9 +6,10 @@ use crate::clock::{self, sleep_ms};
 use crate::rpc::ask_tenant;
 use futures::future::{Either, select};
 use futures::pin_mut;
-use holdfast_core::ids::TenantId;
+use holdfast_core::ids::{GenerationId, TenantId};
+use holdfast_core::ledger::Posting;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::reservation::{Aggregate, Command, Delivery, Parcel};
+use holdfast_core::reservation::{Aggregate, Command, Delivery, Parcel, Reservation};
 use holdfast_core::wire::{TenantCall, TenantReply};
 use std::rc::Rc;
 use worker::Result;
@@ -44,6 +45,33 @@ impl Generation {
         self.delivering.set(false);
     }
 
+    /// Tells the tenant, once, that somebody came back for a result that was made without readers. Should it fail, the
+    /// next read tells.
+    pub(super) fn tell_read(self: &Rc<Self>) {
+        let news = self.with_aggregate(|aggregate| {
+            let live = aggregate.live().filter(|live| live.read_is_news())?;
+            Some((live.identity.tenant.clone(), live.identity.generation.clone()))
+        });
+        let Some((tenant, generation)) = news.filter(|_| !self.telling_read.replace(true)) else { return };
+        let this = self.clone();
+        self.state.wait_until(async move {
+            if this.told_read(&tenant, generation).await
+                && let Err(refusal) = this.apply(&Command::ReadTold)
+            {
+                worker::console_error!("read: {}", refusal.message());
+            }
+            this.telling_read.set(false);
+        });
+    }
+
+    async fn told_read(&self, tenant: &TenantId, generation: GenerationId) -> bool {
+        let call = TenantCall::ResultRead { generation };
+        let asked = ask_tenant(&self.env, tenant, &call);
+        let patience = sleep_ms(ANSWER_MS);
+        pin_mut!(asked, patience);
+        matches!(select(asked, patience).await, Either::Left((Ok(TenantReply::Noted), _)))
+    }
+
     fn due_calls(&self) -> Option<(TenantId, Vec<(String, TenantCall)>)> {
         let (tenant, due) = self.with_aggregate(|aggregate| {
             let tenant = match aggregate {
@@ -67,9 +95,15 @@ impl Generation {
 
     fn call_of(&self, id: &str, parcel: Parcel) -> Result<Option<TenantCall>> {
         Ok(match parcel {
-            Parcel::Posting => self.store.outbox_row(id)?.map(|posting| TenantCall::Settle { postings: vec![posting] }),
+            Parcel::Posting => self.store.outbox_row(id)?.map(|posting| self.settling(posting)),
             Parcel::Notice => self.store.outbox_row(id)?.map(|notice| TenantCall::Notify { notices: vec![notice] }),
         })
+    }
+
+    /// What the end tells of the route goes with its posting; a repeat changes nothing.
+    fn settling(&self, posting: Posting) -> TenantCall {
+        let run = self.with_aggregate(|aggregate| aggregate.live().and_then(Reservation::run_end));
+        TenantCall::Settle { postings: vec![posting], run: run.map(Box::new) }
     }
 
     async fn deliver(&self, tenant: &TenantId, call: &TenantCall) -> Outcome {

@@ -9,11 +9,14 @@
 //! | `outbox` | one per posting, and per notice that travels without one; kept as the record of what was sent |
 //! | `signal` | one per signal of a provider or of a fenced driver; never deleted |
 //! | `action` | one per action of an operator; never deleted |
+//! | `assessment` | one per disconnect that was priced; never deleted |
 //! | `evidence` | one per release record and per signal that came after one; never deleted |
 
 use crate::sql;
 use holdfast_core::evidence::Disposition;
-use holdfast_core::reservation::{ActionRow, Aggregate, EvidenceRow, HistoryRow, LogFacts, SignalRow, Transition};
+use holdfast_core::reservation::{
+    ActionRow, Aggregate, Assessment, EvidenceRow, HistoryRow, LogFacts, SignalRow, Transition,
+};
 use holdfast_core::time::UnixMillis;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -34,6 +37,10 @@ const RARE_TABLES: &str = "
     CREATE TABLE IF NOT EXISTS action (id TEXT PRIMARY KEY, at INTEGER NOT NULL, json TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS evidence (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, at INTEGER NOT NULL, hash TEXT NOT NULL, json TEXT NOT NULL);
 ";
+
+/// Made with the first disconnect.
+const ASSESSMENT_TABLE: &str =
+    "CREATE TABLE IF NOT EXISTS assessment (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, json TEXT NOT NULL)";
 
 /// Largest stored row of the log; a larger batch is split.
 pub(super) const CHUNK_MAX_BYTES: usize = 512 << 10;
@@ -78,7 +85,7 @@ impl Store {
             Some(row) => LogFacts {
                 length: sql::as_int(row.first())?.unwrap_or_default(),
                 last_append_at: sql::as_int(row.get(1))?.map(UnixMillis),
-                received_at: None,
+                ..LogFacts::default()
             },
             None => LogFacts::default(),
         };
@@ -118,6 +125,7 @@ impl Store {
             transition.signals.iter().try_for_each(|row| this.write_signal(row))?;
             transition.actions.iter().try_for_each(|row| this.write_action(row))?;
             transition.evidence.iter().try_for_each(|record| this.write_evidence(record))?;
+            transition.assessments.iter().try_for_each(|row| this.write_assessment(row))?;
             if delete_content {
                 sql::run(&this.sql, "DELETE FROM chunk", vec![])?;
             }
@@ -234,6 +242,12 @@ impl Store {
         let parameters = vec![row.kind().into(), sql::time(row.created_at())?, row.hash().into(), stored.into()];
         let statement = "INSERT INTO evidence (kind, at, hash, json) VALUES (?, ?, ?, ?)";
         sql::run(&self.sql, statement, parameters).map(|_| ())
+    }
+
+    fn write_assessment(&self, row: &Assessment) -> Result<()> {
+        sql::run(&self.sql, ASSESSMENT_TABLE, vec![])?;
+        let parameters = vec![sql::time(row.at)?, sql::json(row)?];
+        sql::run(&self.sql, "INSERT INTO assessment (at, json) VALUES (?, ?)", parameters).map(|_| ())
     }
 
     /// How the event of this id was handled, if it came before.

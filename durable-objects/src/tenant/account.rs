@@ -51,7 +51,7 @@ impl Settings {
     }
 
     /// The tenant that this object is, by its name.
-    fn tenant_id(&self) -> Result<TenantId, Refusal> {
+    pub(super) fn tenant_id(&self) -> Result<TenantId, Refusal> {
         let nameless = || Refusal::Unavailable { what: "the tenant object has no name".into() };
         let name = self.object_name.as_deref().ok_or_else(nameless)?;
         TenantId::parse(name).map_err(|_| Refusal::InvalidKey)

@@ -5,19 +5,19 @@ use super::{Failure, Tenant};
 use crate::clock;
 use holdfast_core::ids::{GenerationId, ReservationId};
 use holdfast_core::ledger::Posting;
+use holdfast_core::origin::Origin;
 use holdfast_core::refusal::Refusal;
+use holdfast_core::reservation::RunEnd;
 use holdfast_core::tenant::account::{Role, Status};
 use holdfast_core::tenant::{
     Admit, AdmitContext, Admitted, Extend, ExtendContext, Hold, IdempotencyRow, PeriodState, SettleContext, admit,
     extend, settle,
 };
 use holdfast_core::time::UnixMillis;
-use holdfast_core::view::BalanceView;
+use holdfast_core::token::Credential;
 use holdfast_core::wire::{TenantCall, TenantReply};
 use worker::Error;
 
-/// Open holds that a balance shows.
-const HOLDS_SHOWN: u32 = 100;
 /// Expired idempotency keys that are removed at once.
 pub(super) const FORGET_MAX: u32 = 20;
 
@@ -25,12 +25,16 @@ type Answer = Result<TenantReply, Failure>;
 
 impl Tenant {
     /// Answers a call, and sees to it that the alarm stands.
-    pub(super) async fn answer(&self, call: TenantCall) -> Answer {
+    pub(super) async fn answer(&self, call: TenantCall, page: Result<Option<Origin>, Refusal>) -> Answer {
         // Before anything is read or written: a guessed tenant name or key leaves no trace.
         self.check_key(&call, clock::now())?;
+        self.check_page(page?.as_ref())?;
         self.wake.load(clock::now()).await?;
         // From here to the armed alarm nothing waits, so rows and alarm are stored together.
-        let answer = self.apply(call, clock::now());
+        let answer = match call {
+            TenantCall::Books { question, .. } => self.answer_books(*question).await,
+            call => self.apply(call, clock::now()),
+        };
         if let Some(due) = self.store.earliest_due()? {
             self.wake.no_later_than(due, clock::now()).await?;
         }
@@ -40,31 +44,46 @@ impl Tenant {
     /// Refuses a call whose key may not make it. Postings and extensions come from a generation, which has no key;
     /// account calls are checked where they are answered, since some are the operator's.
     fn check_key(&self, call: &TenantCall, now: UnixMillis) -> Result<(), Failure> {
+        let role = match call {
+            TenantCall::Books { question, .. } => question.role(),
+            TenantCall::Policy { .. } => Role::Admin,
+            _ => Role::Client,
+        };
         let key = match call {
-            TenantCall::Admit(admit) => &admit.key,
-            TenantCall::Authenticate { key, .. }
-            | TenantCall::FindByIdempotencyKey { key, .. }
-            | TenantCall::Balance { key } => key,
+            TenantCall::Admit(admit) => return self.check_credential(&admit.key, now),
+            TenantCall::Authenticate { key, .. } | TenantCall::FindByIdempotencyKey { key, .. } => {
+                return self.check_credential(key, now);
+            }
+            TenantCall::Balance { key }
+            | TenantCall::Books { key, .. }
+            | TenantCall::MintToken { key, .. }
+            | TenantCall::Policy { key, .. } => key,
             TenantCall::Webhook { key, .. } => return self.authenticate(key, Role::Admin, now).map(|_| ()),
             TenantCall::Account { .. }
             | TenantCall::Settle { .. }
             | TenantCall::Notify { .. }
+            | TenantCall::ResultRead { .. }
             | TenantCall::Extend(_) => return Ok(()),
         };
-        self.authenticate(key, Role::Client, now).map(|_| ())
+        self.authenticate(key, role, now).map(|_| ())
     }
 
     /// Answers a call whose key was checked.
     fn apply(&self, call: TenantCall, now: UnixMillis) -> Answer {
         match call {
             TenantCall::Admit(admit) => self.admit(&admit, now),
-            TenantCall::Authenticate { generation, .. } => self.admitted(generation.as_ref()),
-            TenantCall::FindByIdempotencyKey { idempotency_key, .. } => self.find(&idempotency_key, now),
-            TenantCall::Balance { .. } => self.balance(),
+            TenantCall::Authenticate { key, generation } => self.admitted(&key, generation.as_ref()),
+            TenantCall::FindByIdempotencyKey { key, idempotency_key } => self.find(&key, &idempotency_key, now),
+            TenantCall::MintToken { key, id, request } => self.mint_token(&key, id, &request, now),
+            TenantCall::Balance { .. } => Ok(TenantReply::Balance(Box::new(self.balance()?))),
+            // Answered where it may wait.
+            TenantCall::Books { .. } => Err(Refusal::NotFound.into()),
             TenantCall::Account { authority, action } => self.act(&authority, action, now),
             TenantCall::Webhook { action, .. } => self.act_on_webhook(action, now),
-            TenantCall::Settle { postings } => self.settle(&postings, now),
+            TenantCall::Settle { postings, run } => self.settle(&postings, run, now),
             TenantCall::Notify { notices } => self.note(&notices, now).map(|()| TenantReply::Noted),
+            TenantCall::ResultRead { generation } => self.result_read(&generation, now),
+            TenantCall::Policy { window_ms, .. } => self.policy_report(window_ms, now),
             TenantCall::Extend(request) => self.extend(&request, now),
         }
     }
@@ -80,6 +99,7 @@ impl Tenant {
         let tenant = self.store.tenant()?;
         let same_generation = self.store.hold_of(&call.identity.generation)?;
         let same_key = self.same_key(call)?;
+        let measures = self.measures(&config, call, now)?;
         let context = AdmitContext {
             account: &account,
             config: &config,
@@ -89,6 +109,7 @@ impl Tenant {
             period: &period,
             same_generation: same_generation.as_ref(),
             same_key: same_key.as_ref().map(|(row, hold)| (row, hold)),
+            measures: measures.as_ref(),
         };
         let (admitted, rows) = admit(&context, call, now)?;
         if let Some(rows) = rows {
@@ -104,35 +125,32 @@ impl Tenant {
         hold.map(|hold| Some((row, hold))).ok_or_else(|| Error::from("idempotency key without a hold"))
     }
 
-    fn admitted(&self, generation: Option<&GenerationId>) -> Answer {
+    fn admitted(&self, asks: &Credential, generation: Option<&GenerationId>) -> Answer {
         let hold = match generation {
             Some(generation) if self.store.exists()? => self.store.hold_of(generation)?,
             _ => None,
         };
+        let hold = hold.filter(|hold| asks.sees(&hold.identity.generation, &hold.terms.route));
         Ok(TenantReply::Authenticated { admitted: hold.map(|hold| Box::new(Admitted::of(&hold, false))) })
     }
 
-    fn find(&self, idempotency_key: &str, now: UnixMillis) -> Answer {
+    fn find(&self, asks: &Credential, idempotency_key: &str, now: UnixMillis) -> Answer {
         let row = if self.store.exists()? { self.store.idempotency_on_any_path(idempotency_key, now)? } else { None };
-        Ok(TenantReply::Found { generation: row.map(|row| row.identity.generation) })
-    }
-
-    fn balance(&self) -> Answer {
-        let (slots, open_sum) = self.store.open_totals()?;
-        let view = BalanceView::of(
-            &self.store.tenant()?,
-            &self.store.recomputed_balances()?,
-            &self.store.open_holds(HOLDS_SHOWN)?,
-            slots,
-            open_sum,
-        );
-        Ok(TenantReply::Balance(Box::new(view)))
+        let hold = match row {
+            Some(row) => self.store.hold(&row.identity.reservation)?,
+            None => None,
+        };
+        let hold = hold.filter(|hold| asks.sees(&hold.identity.generation, &hold.terms.route));
+        Ok(TenantReply::Found { generation: hold.map(|hold| hold.identity.generation) })
     }
 
     /// Each posting is a transition of its own. When one is refused, those before it stay applied; delivering the call
     /// again is harmless.
-    fn settle(&self, postings: &[Posting], now: UnixMillis) -> Answer {
+    fn settle(&self, postings: &[Posting], run: Option<Box<RunEnd>>, now: UnixMillis) -> Answer {
         postings.iter().try_for_each(|posting| self.settle_and_note(posting, now))?;
+        if let Some(end) = run {
+            self.run_ended(*end)?;
+        }
         Ok(TenantReply::Settled)
     }
 

@@ -4,18 +4,24 @@
 //! |---|---|
 //! | `object` | the platform's side: reads a call, replies; rings |
 //! | `answers` | one function per call: load rows, apply the rules of [`holdfast_core::tenant`], store rows |
+//! | `books` | pages of the ledger, and the check |
 //! | `account` | the tenant as configured, read once |
 //! | `store`, `schema` | rows in SQLite |
+//! | `runs` | the runs of each route: the measures of policy `auto` and its report |
 //! | `sweep` | what the alarm does: ask after overdue holds, send what is due |
+//! | `tokens` | who may act with which token, and from which page |
 //! | `webhooks` | what the tenant is told, and its deliveries |
 //! | `wake` | when the alarm rings |
 
 mod account;
 mod answers;
+mod books;
 mod object;
+mod runs;
 mod schema;
 mod store;
 mod sweep;
+mod tokens;
 mod wake;
 mod webhooks;
 
@@ -23,6 +29,7 @@ pub use object::TenantObject;
 
 use account::Settings;
 use holdfast_core::refusal::Refusal;
+use runs::Measures;
 use store::Store;
 use wake::Wake;
 use worker::{Env, Error, State};
@@ -34,12 +41,14 @@ struct Tenant {
     store: Store,
     settings: Settings,
     wake: Wake,
+    measures: Measures,
 }
 
 impl Tenant {
     fn new(state: &State, env: Env) -> Self {
         let settings = Settings::new(state.id().name());
-        Self { env, store: Store::new(state.storage()), settings, wake: Wake::new(state.storage()) }
+        let (store, wake) = (Store::new(state.storage()), Wake::new(state.storage()));
+        Self { env, store, settings, wake, measures: Measures::default() }
     }
 }
 

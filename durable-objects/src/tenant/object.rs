@@ -22,7 +22,8 @@ impl DurableObject for TenantObject {
 
     async fn fetch(&self, mut request: Request) -> Result<Response> {
         let (call, _) = rpc::read_call::<TenantCall>(&mut request).await?;
-        match self.tenant.answer(call).await {
+        let page = rpc::page_of(&request);
+        match self.tenant.answer(call, page).await {
             Ok(reply) => rpc::reply(&reply),
             Err(Failure::Refused(refusal)) => rpc::reply(&TenantReply::Refused { refusal }),
             Err(Failure::Broken(error)) => Err(error),

@@ -4,7 +4,7 @@ use crate::sql;
 use holdfast_core::tenant::TenantState;
 use worker::{Error, Result, SqlStorage, Storage};
 
-const MIGRATIONS: &[&str] = &[TENANT, LEDGER, ACCOUNT, WEBHOOK];
+const MIGRATIONS: &[&str] = &[TENANT, LEDGER, ACCOUNT, BOOKS, WEBHOOK, RUNS];
 
 /// Balances, holds, postings, audit chain, idempotency keys.
 const TENANT: &str = "
@@ -138,6 +138,24 @@ const ACCOUNT: &str = "
     ) STRICT;
 ";
 
+/// Numbers of postings and invoice lines, so that lists and checks find them; where checks rest; from which number on a
+/// posting that bills has a line. Lines are read by their number: it takes the place of the period, which nobody asks for.
+const BOOKS: &str = "
+    ALTER TABLE posting ADD COLUMN seq INTEGER;
+    UPDATE posting SET seq = entry.seq FROM ledger_entry AS entry WHERE entry.posting = posting.id;
+    ALTER TABLE invoice_line ADD COLUMN seq INTEGER;
+    UPDATE invoice_line SET seq = entry.seq FROM ledger_entry AS entry WHERE entry.posting = invoice_line.posting;
+    DROP INDEX invoice_line_period;
+    CREATE UNIQUE INDEX invoice_line_seq ON invoice_line (seq);
+    CREATE TABLE books (
+        name TEXT PRIMARY KEY,
+        json TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    INSERT INTO books (name, json) SELECT 'lines_from', CAST(COALESCE(
+        (SELECT MIN(seq) FROM invoice_line), (SELECT MAX(seq) + 1 FROM ledger_entry), 1
+    ) AS TEXT);
+";
+
 /// What happened to the webhook, its secrets, and the events with their deliveries. Secrets are stored as they are: what
 /// is signed with must be at hand, and this storage is the tenant's own.
 const WEBHOOK: &str = "
@@ -162,6 +180,17 @@ const WEBHOOK: &str = "
     ) STRICT;
     CREATE INDEX webhook_event_due ON webhook_event (next_at) WHERE state = 'pending';
     CREATE INDEX webhook_event_state ON webhook_event (state, seq);
+";
+
+/// The recent runs of each route, for policy `auto`. Beside the books: rows come and go.
+const RUNS: &str = "
+    CREATE TABLE run (
+        generation TEXT PRIMARY KEY,
+        route TEXT NOT NULL,
+        started_at INTEGER NOT NULL,
+        json TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX run_route ON run (route, started_at);
 ";
 
 /// Whether the tenant has tables.

@@ -1,12 +1,12 @@
 //! Rows of a tenant. Writes belong into one transaction per transition; reads never invent a row.
 
+use super::runs::insert_run;
 use super::schema;
 use crate::sql::{self, Row};
 use holdfast_core::ids::{GenerationId, ReservationId};
-use holdfast_core::ledger::{Balances, InvoiceLine, LedgerEntry, Posting, UsageRecord};
-use holdfast_core::money::Micros;
+use holdfast_core::ledger::{InvoiceLine, LedgerEntry, Posting, UsageRecord};
 use holdfast_core::tenant::{
-    AdmissionRows, Hold, HoldState, IdempotencyRow, KeyAfter, PeriodState, PostedRows, SettlementRows, TenantState,
+    AdmissionRows, Hold, IdempotencyRow, KeyAfter, PeriodState, PostedRows, SettlementRows, TenantState,
 };
 use holdfast_core::time::UnixMillis;
 use std::cell::Cell;
@@ -86,32 +86,6 @@ impl Store {
         Ok([hold, self.next_event_at()?].into_iter().flatten().min())
     }
 
-    /// How many open holds have their slot, and what all open holds hold.
-    pub(super) fn open_totals(&self) -> Result<(u64, Micros)> {
-        let query = "SELECT SUM(slot), SUM(hold_micros) FROM hold WHERE state = 'open'";
-        let row = sql::first(&self.sql, query, vec![])?.ok_or_else(|| missing("sum of holds"))?;
-        Ok((sql::as_int(row.first())?.unwrap_or_default(), amount(row.get(1))?))
-    }
-
-    /// The balances over all postings: every row is read. Made from the postings alone, not from what their entries say
-    /// they moved. A resolution ends its hold whatever was held, so only the holds without one are summed.
-    pub(super) fn recomputed_balances(&self) -> Result<Balances> {
-        let query = "
-            SELECT SUM(CASE WHEN kind = 'grant' THEN amount_micros END),
-                   SUM(CASE WHEN kind IN ('hold', 'hold_extended', 'hold_reduced') AND NOT EXISTS (
-                       SELECT 1 FROM posting AS resolution
-                       WHERE resolution.reservation = posting.reservation AND resolution.kind IN ('settle', 'release')
-                   ) THEN CASE kind WHEN 'hold_reduced' THEN -amount_micros ELSE amount_micros END END),
-                   SUM(CASE WHEN kind IN ('settle', 'overage', 'late_settlement') THEN amount_micros
-                            WHEN kind IN ('correction', 'compensation') THEN
-                                CASE WHEN json_extract(json, '$.direction') IS 'refund'
-                                     THEN -amount_micros ELSE amount_micros END
-                       END)
-            FROM posting";
-        let row = sql::first(&self.sql, query, vec![])?.ok_or_else(|| missing("sum of postings"))?;
-        Ok(Balances { granted: amount(row.first())?, held: amount(row.get(1))?, spent: amount(row.get(2))? })
-    }
-
     pub(super) fn posting(&self, id: &str) -> Result<Option<Posting>> {
         sql::first_json(&self.sql, "SELECT json FROM posting WHERE id = ?", vec![id.into()])
     }
@@ -150,6 +124,7 @@ impl Store {
             write_posted(sql, &rows.posted)?;
             insert_hold(sql, &rows.hold)?;
             write_period(sql, &rows.period)?;
+            rows.run.iter().try_for_each(|row| insert_run(sql, row))?;
             rows.idempotency.iter().try_for_each(|row| write_idempotency(sql, row))
         })
     }
@@ -158,7 +133,8 @@ impl Store {
     pub(super) fn store_settlement(&self, rows: SettlementRows) -> Result<()> {
         self.transaction(move |sql| {
             write_posted(sql, &rows.posted)?;
-            rows.invoice_line.iter().try_for_each(|line| insert_invoice_line(sql, line))?;
+            let seq = rows.posted.entry.seq;
+            rows.invoice_line.iter().try_for_each(|line| insert_invoice_line(sql, seq, line))?;
             update_hold(sql, &rows.hold)?;
             write_period(sql, &rows.period)?;
             match (&rows.idempotency, &rows.hold.idempotency_scope) {
@@ -188,18 +164,6 @@ fn missing(what: &str) -> Error {
     Error::from(format!("{what} is missing"))
 }
 
-fn amount(value: Option<&SqlStorageValue>) -> Result<Micros> {
-    Micros::new(sql::as_int(value)?.unwrap_or_default()).map_err(|error| Error::from(error.to_string()))
-}
-
-const fn state_name(state: HoldState) -> &'static str {
-    match state {
-        HoldState::Open => "open",
-        HoldState::Settled => "settled",
-        HoldState::Released => "released",
-    }
-}
-
 /// Posting with its usage records, entry, audit row and tenant. A posting id, a second resolution of a hold or an audit
 /// number that exists already fails the transaction.
 fn write_posted(sql: &SqlStorage, rows: &PostedRows) -> Result<()> {
@@ -207,12 +171,13 @@ fn write_posted(sql: &SqlStorage, rows: &PostedRows) -> Result<()> {
     let reservation = posting.reservation.as_ref().map(|reservation| reservation.as_str().to_owned());
     sql::run(
         sql,
-        "INSERT INTO posting (id, reservation, kind, amount_micros, json) VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO posting (id, reservation, kind, amount_micros, seq, json) VALUES (?, ?, ?, ?, ?, ?)",
         vec![
             posting.id.as_str().into(),
             reservation.into(),
             posting.kind.as_str().into(),
             sql::micros(posting.amount)?,
+            sql::int(entry.seq)?,
             sql::json(posting)?,
         ],
     )?;
@@ -259,15 +224,16 @@ fn insert_usage_record(sql: &SqlStorage, record: &UsageRecord) -> Result<()> {
     Ok(())
 }
 
-fn insert_invoice_line(sql: &SqlStorage, line: &InvoiceLine) -> Result<()> {
+fn insert_invoice_line(sql: &SqlStorage, seq: u64, line: &InvoiceLine) -> Result<()> {
     sql::run(
         sql,
-        "INSERT INTO invoice_line (posting, reservation, period, amount_micros, json) VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO invoice_line (posting, reservation, period, amount_micros, seq, json) VALUES (?, ?, ?, ?, ?, ?)",
         vec![
             line.posting_id.as_str().into(),
             line.reservation.as_str().into(),
             line.period.as_str().into(),
             sql::signed_micros(line.amount)?,
+            sql::int(seq)?,
             sql::json(line)?,
         ],
     )?;
@@ -282,7 +248,7 @@ fn insert_hold(sql: &SqlStorage, hold: &Hold) -> Result<()> {
         vec![
             hold.identity.reservation.as_str().into(),
             hold.identity.generation.as_str().into(),
-            state_name(hold.state).into(),
+            hold.state.as_str().into(),
             sql::time(hold.admitted_at)?,
             sql::time(hold.due_at)?,
             sql::micros(hold.held())?,
@@ -298,7 +264,7 @@ fn update_hold(sql: &SqlStorage, hold: &Hold) -> Result<()> {
         sql,
         "UPDATE hold SET state = ?, due_at = ?, hold_micros = ?, slot = ?, json = ? WHERE reservation = ?",
         vec![
-            state_name(hold.state).into(),
+            hold.state.as_str().into(),
             sql::time(hold.due_at)?,
             sql::micros(hold.held())?,
             sql::int(u64::from(hold.has_slot()))?,

@@ -25,7 +25,8 @@ impl Tenant {
     /// One bounded run. The next alarm stands before any work is done.
     pub(super) async fn sweep(&self) -> Result<()> {
         let now = clock::now();
-        let made_up_for_ms = self.made_up_for_ms(now)?.unwrap_or(RETRY_MS).min(RETRY_MS);
+        self.wake.rang();
+        let made_up_for_ms = self.made_up_for_ms(now).unwrap_or(RETRY_MS).min(RETRY_MS);
         self.wake.at(now.plus(made_up_for_ms), now).await?;
         // At the same time: a receiver that is slow makes no hold wait.
         let (asked, sent) = join(self.ask_after_overdue(now), self.send_due_events()).await;

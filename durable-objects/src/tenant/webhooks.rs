@@ -148,11 +148,11 @@ struct Batch {
 
 /// What the alarm does.
 impl Tenant {
-    /// When a run that died is made up for, where it may have died while it sent.
-    pub(super) fn made_up_for_ms(&self, now: UnixMillis) -> Result<Option<u64>> {
-        let due = self.store.exists()? && self.store.next_event_at()?.is_some_and(|at| at <= now);
-        let limits = self.settings.limits(&self.env).map_err(refused)?;
-        Ok(due.then_some(limits.webhook_timeout_ms))
+    /// When a run that dies while it sends is made up for: no answer comes any more then. `None` when nothing is due.
+    pub(super) fn made_up_for_ms(&self, now: UnixMillis) -> Option<u64> {
+        let due = self.store.exists().ok()? && self.store.next_event_at().ok()?.is_some_and(|at| at <= now);
+        let limits = self.settings.limits(&self.env).ok()?;
+        due.then_some(limits.webhook_timeout_ms)
     }
 
     /// Sends what is due, a few at once, for a bounded time. What is left is due at the next alarm.

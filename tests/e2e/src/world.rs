@@ -198,6 +198,29 @@ impl World {
         self.serve();
     }
 
+    /// Edits the rows of a tenant on the disk, behind its back. The server must be stopped.
+    ///
+    /// # Panics
+    /// When it runs, when no database is the tenant's, or when a statement changes no row.
+    pub fn edit_tenant(&self, tenant: &Tenant, statements: &[&str]) {
+        assert!(self.lock().is_none(), "the server is stopped");
+        let database = self.database_of(tenant.id());
+        for statement in statements {
+            let changed = database.execute(statement, ()).unwrap_or_else(|error| panic!("{statement}: {error}"));
+            assert!(changed > 0, "{statement} changes nothing");
+        }
+    }
+
+    fn database_of(&self, tenant: &str) -> rusqlite::Connection {
+        let is_of_tenant = |database: &rusqlite::Connection| {
+            let query = "SELECT json_extract(json, '$.id') FROM account";
+            database.query_row(query, (), |row| row.get::<_, String>(0)).is_ok_and(|id| id == tenant)
+        };
+        let files = sqlite_files(&self.folder.path().join("storage"));
+        let mut databases = files.iter().filter_map(|file| rusqlite::Connection::open(file).ok());
+        databases.find(is_of_tenant).unwrap_or_else(|| panic!("no database of tenant {tenant} in {files:?}"))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<Child>> {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -245,6 +268,13 @@ impl Drop for World {
             eprintln!("--- {}: output of workerd ---\n{}\n--- end ---", self.name, self.output());
         }
     }
+}
+
+fn sqlite_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let files = paths.flat_map(|path| if path.is_dir() { sqlite_files(&path) } else { vec![path] });
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "sqlite")).collect()
 }
 
 /// The repository's root.
