@@ -509,6 +509,12 @@ mod tests {
             serde_json::to_string(&refused).unwrap(),
             r#"{"reply":"refused","refusal":{"refusal":"concurrency_exceeded","limit":2}}"#
         );
+        let notify =
+            r#"{"call":"notify","notices":[{"id":"evt_1_2_expired","type":"generation.expired","at":1,"body":"{}"}]}"#;
+        let call = serde_json::from_str::<TenantCall>(notify).unwrap();
+        assert_eq!(serde_json::to_string(&call).unwrap(), notify);
+        let action = WebhookCall::Replay { id: "evt_1".into() };
+        assert_eq!(serde_json::to_string(&action).unwrap(), r#"{"replay":{"id":"evt_1"}}"#);
         let settle = TenantCall::Settle { postings: Vec::new(), run: None };
         assert_eq!(serde_json::to_string(&settle).unwrap(), r#"{"call":"settle","postings":[]}"#);
         assert_eq!(serde_json::from_str::<TenantCall>(r#"{"call":"settle","postings":[]}"#).unwrap(), settle);

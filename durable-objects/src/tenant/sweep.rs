@@ -31,6 +31,10 @@ impl Tenant {
         // At the same time: a receiver that is slow makes no hold wait.
         let (asked, sent) = join(self.ask_after_overdue(now), self.send_due_events()).await;
         match self.store.earliest_due()? {
+            // What failed is still due: it is tried again later, not at once.
+            Some(due) if asked.is_err() || sent.is_err() => {
+                self.wake.at(due.max(clock::now().plus(RETRY_MS)), clock::now()).await?;
+            }
             Some(due) => self.wake.at(due, clock::now()).await?,
             None => self.wake.never().await?,
         }

@@ -23,6 +23,8 @@ use worker::{Error, Result, SqlStorage, SqlStorageValue};
 const SENT_AT_ONCE: u32 = 4;
 /// After so long no further batch of a run begins.
 const RUN_MS: u64 = 10_000;
+/// Batches of one run at most.
+const BATCHES_PER_RUN: u32 = 50;
 /// Old events that are removed at once.
 const FORGET_MAX: u32 = 20;
 /// Deliveries of one page at most.
@@ -161,15 +163,17 @@ impl Tenant {
             return Ok(());
         }
         let began = clock::now();
-        loop {
+        // The clock stands still where nothing is sent: batches are counted besides.
+        for _ in 0..BATCHES_PER_RUN {
             let Some(batch) = self.begin_attempts(clock::now()).map_err(broken)? else { return Ok(()) };
             let Batch { endpoint, letters } = &batch;
             let outcomes = join_all(letters.iter().map(|letter| self.send(letter, endpoint.as_ref()))).await;
             outcomes.into_iter().collect::<Result<()>>()?;
             if clock::now().since(began) >= RUN_MS {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
     }
 
     /// Counts the attempts that are due, and stores them before anything is sent. `None` when nothing is due.
@@ -193,6 +197,9 @@ impl Tenant {
                     letters.push(self.letter(notice, endpoint.as_ref(), &signing, timeout_ms, now));
                 }
             }
+        }
+        if stored.is_empty() {
+            return Ok(None);
         }
         self.store.store_deliveries(stored, None)?;
         Ok(Some(Batch { endpoint, letters }))
