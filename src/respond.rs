@@ -5,7 +5,6 @@ use holdfast_core::config::ConfigCheck;
 use holdfast_core::dialect::{Dialect, error_envelope};
 use holdfast_core::ids::Identity;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::view::Page;
 use serde::Serialize;
 use worker::{Headers, Response};
 
@@ -50,6 +49,11 @@ pub(crate) fn created<T: Serialize>(document: &T) -> Result<Response, EdgeError>
     json(201, document)
 }
 
+/// Answers 200 with a JSON document that is written already.
+pub(crate) fn written(text: String) -> Response {
+    into_response(Answer { status: 200, headers: vec![("content-type", JSON.into())], body: text.into_bytes() })
+}
+
 /// Answers 202 with a JSON document: it was recorded and is not done yet.
 ///
 /// # Errors
@@ -65,10 +69,12 @@ pub(crate) fn document(document: String, etag: String, version: u64) -> Response
 }
 
 /// Answers 200 with documents, one a line. Where to read on stands in the headers: a line is nothing but a document.
-pub(crate) fn json_lines(page: &Page<String>) -> Response {
-    let body: String = page.data.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
-    let mut headers = vec![("content-type", JSON_LINES.to_owned()), ("holdfast-has-more", page.has_more.to_string())];
-    headers.extend(page.next.clone().map(|next| ("holdfast-next", next)));
+pub(crate) fn json_lines(body: String, has_more: bool, next: &str) -> Response {
+    let headers = vec![
+        ("content-type", JSON_LINES.into()),
+        ("holdfast-has-more", has_more.to_string()),
+        ("holdfast-next", next.into()),
+    ];
     into_response(Answer { status: 200, headers, body: body.into_bytes() })
 }
 

@@ -8,7 +8,6 @@ pub use balance::{BalanceView, CheckView, Consistency, HoldView, OpenTotals, Rou
 pub use books::{BalancesView, GenerationSummary, InvoiceLineView, LedgerCheckView, LedgerEntryView, UsageRecordView};
 pub use page::{Cursor, List, MalformedCursor, Page};
 
-use crate::economics::{Artifact, AutoRule, Choice, PerMille, ReAskRate, UserTime};
 use crate::ids::{AttemptId, GenerationId, ReservationId};
 use crate::ledger::ReasonCode;
 use crate::money::Micros;
@@ -20,6 +19,7 @@ use crate::reservation::{
 use crate::tenant::Admitted;
 use crate::time::UnixMillis;
 use crate::usage::Metered;
+use alloc::boxed::Box;
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
@@ -73,81 +73,6 @@ pub struct LogView {
     pub deleted: bool,
 }
 
-/// What the last disconnect was found to cost, and what policy `auto` makes of it. Amounts and counts of tokens are
-/// estimates: nothing is charged by them.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct AutoView {
-    /// When the last reader left.
-    pub decided_at: UnixMillis,
-    /// It was acted on. Under a fixed policy it is only recorded.
-    pub applied: bool,
-    /// What `auto` chose, or would have chosen.
-    pub choice: Choice,
-    /// By which rule.
-    pub why: AutoRule,
-    /// Version of the rules.
-    pub rules_version: u32,
-    /// What the output that was still to come costs.
-    pub cost_to_finish_micros: Option<Micros>,
-    /// What the answer's loss costs: the re-ask rate of a whole run and of the user's time.
-    pub cost_of_cancelling_micros: Option<Micros>,
-    /// The re-ask rate behind it.
-    pub re_ask_per_mille: Option<PerMille>,
-    /// What it was decided from.
-    pub inputs: AutoInputsView,
-}
-
-/// The inputs of a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct AutoInputsView {
-    /// What the route makes.
-    pub artifact: Artifact,
-    /// Input tokens, estimated.
-    pub input_tokens: u64,
-    /// Output tokens of a whole run, expected.
-    pub expected_output_tokens: u64,
-    /// Output tokens so far, estimated.
-    pub produced_output_tokens: u64,
-    /// Price of a million input tokens.
-    pub input_micros_per_million: u64,
-    /// Price of a million output tokens.
-    pub output_micros_per_million: u64,
-    /// The measured re-ask rate of the route at admission.
-    pub measured: ReAskRate,
-    /// The route's own word for it.
-    pub prior_per_mille: Option<PerMille>,
-    /// The users' time, where the tenant values it.
-    pub user_time: Option<UserTime>,
-}
-
-impl AutoView {
-    fn of(assessment: &Assessment) -> Self {
-        let decision = &assessment.decision;
-        let inputs = &decision.inputs;
-        Self {
-            decided_at: assessment.at,
-            applied: assessment.applied,
-            choice: decision.choice,
-            why: decision.why,
-            rules_version: decision.rules_version,
-            cost_to_finish_micros: decision.cost_to_finish,
-            cost_of_cancelling_micros: decision.cost_of_cancelling,
-            re_ask_per_mille: decision.rate_per_mille,
-            inputs: AutoInputsView {
-                artifact: inputs.artifact,
-                input_tokens: inputs.input_tokens,
-                expected_output_tokens: inputs.expected_output_tokens,
-                produced_output_tokens: inputs.produced_output_tokens,
-                input_micros_per_million: inputs.price.input_micros_per_million,
-                output_micros_per_million: inputs.price.output_micros_per_million,
-                measured: inputs.measured,
-                prior_per_mille: inputs.prior_per_mille,
-                user_time: inputs.user_time,
-            },
-        }
-    }
-}
-
 /// A generation as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GenerationView {
@@ -169,9 +94,10 @@ pub struct GenerationView {
     pub owner: Owner,
     /// What a disconnect does.
     pub on_disconnect: OnDisconnect,
-    /// What the last disconnect was found to cost; absent without one.
+    /// What the last disconnect was found to cost, and what policy `auto` makes of it; absent without one. Its amounts and
+    /// tokens are estimates: nothing is charged by them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub auto: Option<AutoView>,
+    pub auto: Option<Box<Assessment>>,
     /// First machine: the client side.
     pub connection: ConnectionView,
     /// Second machine: the provider.
@@ -307,7 +233,7 @@ impl GenerationView {
                 closed: terminal,
                 deleted: reservation.content_deleted,
             },
-            auto: reservation.assessment.as_deref().map(AutoView::of),
+            auto: reservation.assessment.clone(),
             reason: reservation.reason,
             ended_at: reservation.ended_at,
             ..base

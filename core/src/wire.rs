@@ -21,11 +21,11 @@ use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, RunEnd, Upstrea
 use crate::signature::SecretText;
 use crate::tenant::account::{AccountView, Authority, KeyView, NewKey, Status};
 use crate::tenant::books::ReservationBooks;
-use crate::tenant::{Admit, Admitted, Extend, PolicyReport};
+use crate::tenant::{Admit, Admitted, Extend};
 use crate::time::UnixMillis;
 use crate::token::{Credential, Granted};
 use crate::view::{BalanceView, GenerationView};
-use crate::webhook::{DeliveryView, Notice, StateName, WebhookView};
+use crate::webhook::{Notice, StateName};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -122,7 +122,7 @@ pub enum TenantCall {
 
 /// What can be done with a tenant's webhook. Where it points is configured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "webhook", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum WebhookCall {
     /// Its state.
     Show,
@@ -267,19 +267,18 @@ pub enum TenantReply {
     ConfigChecked(Box<ConfigCheck>),
     /// Every posting is applied, now or before.
     Settled,
-    /// The webhook after a call on it.
-    Webhook(Box<WebhookView>),
-    /// Events on their way, delivered or dead.
-    Deliveries {
-        /// In the order in which they were told.
-        deliveries: Vec<DeliveryView>,
-        /// There are more behind them.
-        has_more: bool,
+    /// The webhook, or deliveries, as the API shows them; see [`crate::webhook::view`].
+    Webhook {
+        /// JSON.
+        document: String,
     },
     /// What was told is noted, now or before, or nobody is to be told.
     Noted,
-    /// The report.
-    Policy(Box<PolicyReport>),
+    /// The report: [`crate::tenant::PolicyReport`] as text, which the edge hands on as it is.
+    Policy {
+        /// The document.
+        document: String,
+    },
     /// The hold is extended by the amount asked for, now or before.
     Extended,
     /// Refused; nothing changed.
@@ -553,6 +552,12 @@ mod tests {
         let minting = r#"{"call":"mint_token","key":"ab","id":"tok_01010101010101010101010101010101","request":"{}"}"#;
         let call = serde_json::from_str::<TenantCall>(minting).unwrap();
         assert_eq!(serde_json::to_string(&call).unwrap(), minting);
+        let notify =
+            r#"{"call":"notify","notices":[{"id":"evt_1_2_expired","type":"generation.expired","at":1,"body":"{}"}]}"#;
+        let call = serde_json::from_str::<TenantCall>(notify).unwrap();
+        assert_eq!(serde_json::to_string(&call).unwrap(), notify);
+        let action = WebhookCall::Replay { id: "evt_1".into() };
+        assert_eq!(serde_json::to_string(&action).unwrap(), r#"{"replay":{"id":"evt_1"}}"#);
         let settle = TenantCall::Settle { postings: Vec::new(), run: None };
         assert_eq!(serde_json::to_string(&settle).unwrap(), r#"{"call":"settle","postings":[]}"#);
         assert_eq!(serde_json::from_str::<TenantCall>(r#"{"call":"settle","postings":[]}"#).unwrap(), settle);

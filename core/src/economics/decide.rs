@@ -93,10 +93,10 @@ pub struct AutoDecision {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_mille: Option<PerMille>,
     /// Remaining output at its price. Absent when out of range.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "cost_to_finish_micros", default, skip_serializing_if = "Option::is_none")]
     pub cost_to_finish: Option<Micros>,
     /// Re-ask rate × (price of a whole run + value of the time lost). Absent without a rate and when out of range.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "cost_of_cancelling_micros", default, skip_serializing_if = "Option::is_none")]
     pub cost_of_cancelling: Option<Micros>,
     /// What it was decided from.
     pub inputs: AutoInputs,

@@ -302,7 +302,7 @@ fn detach_signals(rows: &[&RunRow]) -> DetachSignals {
 
 /// A generation follows another one of the window or of the time before it.
 fn client_signals(within: &[&RunRow], kept: &[RunRow]) -> ClientSignals {
-    let clients = count(within.iter().map(|row| row.start.client.as_str()).collect::<BTreeSet<_>>().len());
+    let clients = count(within.iter().map(|row| row.client.as_str()).collect::<BTreeSet<_>>().len());
     let went_on = |row: &RunRow| row.end.as_ref().is_some_and(|end| end.went_on);
     let follows = |later: &&&RunRow| kept.iter().any(|earlier| earlier.is_repeated_by(later));
     let follows_detached =

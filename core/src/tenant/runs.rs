@@ -65,9 +65,10 @@ pub struct RunRow {
     pub route: String,
     /// The policy it was admitted under.
     pub on_disconnect: OnDisconnect,
-    /// What was told at admission.
-    #[serde(flatten)]
-    pub start: RunStart,
+    /// See [`RunStart::client`].
+    pub client: String,
+    /// See [`RunStart::fingerprint`].
+    pub fingerprint: Fingerprint,
     /// When it was admitted.
     pub started_at: UnixMillis,
     /// How it ended, once that is known.
@@ -81,11 +82,13 @@ pub struct RunRow {
 impl RunRow {
     /// The row of an admitted run; none where the edge told nothing of it.
     pub(super) fn admitted(admit: &Admit, terms: &Terms, now: UnixMillis) -> Option<Self> {
+        let RunStart { client, fingerprint } = admit.run.clone()?;
         Some(Self {
             generation: admit.identity.generation.clone(),
             route: terms.route.clone(),
             on_disconnect: terms.on_disconnect,
-            start: admit.run.clone()?,
+            client,
+            fingerprint,
             started_at: now,
             end: None,
             read_at: None,
@@ -120,8 +123,8 @@ impl RunRow {
     #[must_use]
     pub fn run(&self) -> Run {
         Run {
-            client: self.start.client.clone(),
-            fingerprint: self.start.fingerprint.clone(),
+            client: self.client.clone(),
+            fingerprint: self.fingerprint.clone(),
             started_at: self.started_at,
             departure: self.departure(),
         }
@@ -132,8 +135,8 @@ impl RunRow {
     pub(super) fn is_repeated_by(&self, later: &Self) -> bool {
         self.started_at < later.started_at
             && later.started_at.since(self.started_at) < RE_ASK_WINDOW_MS
-            && self.start.client == later.start.client
-            && self.start.fingerprint.is_near_identical(&later.start.fingerprint)
+            && self.client == later.client
+            && self.fingerprint.is_near_identical(&later.fingerprint)
     }
 
     /// Output tokens and duration, where it completed and the provider has counted.

@@ -14,6 +14,7 @@ use holdfast_core::reservation::{
 use holdfast_core::usage::Metered;
 use holdfast_core::view::{GenerationView, LiveFacts};
 use proptest::prelude::*;
+use serde_json::json;
 
 fn per_mille(n: u16) -> PerMille {
     PerMille::new(n).unwrap()
@@ -124,12 +125,18 @@ fn the_evidence_summary_of_the_seed_is_finished() {
     let mut world = streaming(&Terms { price: seed_price(), ..auto(terms) }, 4 * 4_667);
     assert_eq!(world.at(60).say(&readers(0)), "done>detached");
     let view = GenerationView::of(&world.aggregate, &world.log, &LiveFacts::default()).unwrap().auto.unwrap();
-    assert_eq!((view.choice, view.why, view.applied), (Choice::Detach, AutoRule::Prior, true));
-    assert_eq!(view.cost_to_finish_micros, Some(micros(34_995)), "$0.035");
-    assert_eq!(view.cost_of_cancelling_micros, Some(micros(104_340)), "$0.104");
-    assert_eq!(view.re_ask_per_mille, Some(per_mille(740)));
-    assert_eq!((view.inputs.input_tokens, view.inputs.expected_output_tokens), (12_000, 7_000));
-    assert_eq!(view.inputs.produced_output_tokens, 4_667);
+    assert_eq!(view.as_ref(), assessment(&world));
+    let shown = serde_json::to_value(&view).unwrap();
+    assert_eq!(
+        (&shown["applied"], &shown["decision"]["choice"], &shown["decision"]["why"]),
+        (&json!(true), &json!("detach"), &json!("prior"))
+    );
+    assert_eq!(shown["decision"]["cost_to_finish_micros"], 34_995, "$0.035");
+    assert_eq!(shown["decision"]["cost_of_cancelling_micros"], 104_340, "$0.104");
+    assert_eq!(shown["decision"]["rate_per_mille"], 740);
+    let inputs = &shown["decision"]["inputs"];
+    assert_eq!((&inputs["input_tokens"], &inputs["expected_output_tokens"]), (&json!(12_000), &json!(7_000)));
+    assert_eq!(inputs["produced_output_tokens"], 4_667);
 }
 
 /// Seed 4: "a disconnect at token 60 recovering about $0.0036", asked for again "in about 8% of cases".

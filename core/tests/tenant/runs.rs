@@ -38,11 +38,13 @@ fn exact(output_tokens: u64) -> Metered {
 
 /// A run that was admitted so many minutes after the start.
 fn row(n: u8, client: &str, question: &str, minutes: u64) -> RunRow {
+    let RunStart { client, fingerprint } = asks(client, question);
     RunRow {
         generation: GenerationId::from_random([n; 16]),
         route: "r".into(),
         on_disconnect: OnDisconnect::Auto,
-        start: asks(client, question),
+        client,
+        fingerprint,
         started_at: START.plus(minutes * MINUTE),
         end: None,
         read_at: None,
@@ -435,7 +437,7 @@ fn a_report_is_over_its_window() {
 fn bytes_of_a_run_are_pinned() {
     let row = row(1, "ann", "", 0);
     let json = serde_json::to_string(&row).unwrap();
-    let (client, fingerprint) = (&row.start.client, "f".repeat(512));
+    let (client, fingerprint) = (&row.client, "f".repeat(512));
     assert_eq!(
         json,
         format!(

@@ -69,7 +69,7 @@ impl Tenant {
             let shown = route_policy(&route, &self.store.runs(&route)?, report.from, now);
             report.routes.extend((shown.generations > 0).then_some(shown));
         }
-        Ok(TenantReply::Policy(Box::new(report)))
+        Ok(TenantReply::Policy { document: serde_json::to_string(&report).map_err(Error::from)? })
     }
 }
 

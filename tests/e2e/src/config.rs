@@ -30,6 +30,12 @@ pub const INPUT_MICROS_PER_MILLION: u64 = 1_234_567;
 /// Price of a million output tokens; odd, so that rounding shows.
 pub const OUTPUT_MICROS_PER_MILLION: u64 = 7_654_321;
 
+/// Seed 4's price of a million input tokens, for models `sim-seed…`.
+pub const SEED_INPUT_MICROS_PER_MILLION: u64 = 3_000_000;
+
+/// Seed 4's price of a million output tokens.
+pub const SEED_OUTPUT_MICROS_PER_MILLION: u64 = 15_000_000;
+
 /// What the usage costs: rounded up once, over the sum.
 #[must_use]
 pub fn price_micros(input_tokens: u64, output_tokens: u64) -> u64 {
@@ -170,14 +176,10 @@ fn key_digest(key: &str) -> String {
 /// The provider table.
 #[must_use]
 pub(crate) fn providers(simulator_origin: &str, closed_port: u16) -> Value {
-    let price = |model: &str| {
-        json!({
-            "model": model,
-            "input_micros_per_million": INPUT_MICROS_PER_MILLION,
-            "output_micros_per_million": OUTPUT_MICROS_PER_MILLION,
-        })
-    };
-    let models = ["gen*", "gpt-*", "recording/*"].map(price);
+    let price = |model: &str, input: u64, output: u64| json!({ "model": model, "input_micros_per_million": input, "output_micros_per_million": output });
+    let odd = |model: &str| price(model, INPUT_MICROS_PER_MILLION, OUTPUT_MICROS_PER_MILLION);
+    let seeds = price("sim-seed*", SEED_INPUT_MICROS_PER_MILLION, SEED_OUTPUT_MICROS_PER_MILLION);
+    let models = [seeds, odd("gen*"), odd("gpt-*"), odd("sim-*"), odd("recording/*")];
     let prices = json!({ "version": "test-1", "models": models });
     let provider = |name: &str, origin: &str, secret: &str| {
         json!({
