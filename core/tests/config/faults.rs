@@ -209,9 +209,7 @@ fn contradictions() {
         ),
         (
             json!({ "webhook": { "url": "https://u:s@app.example/" } }),
-            format!(
-                "webhook.url | malformatted | \"https://u:s@app.example/\" | The URL has a user name or a password."
-            ),
+            "webhook.url | malformatted | \"https://u:s@app.example/\" | The URL has a user name or a password.".into(),
         ),
     ] {
         assert_eq!(error(&document), expected);

@@ -150,12 +150,14 @@ impl Client {
     /// Points the webhook of the tenant's configuration to a URL.
     #[must_use]
     pub fn put_webhook(&self, webhook: &Value) -> crate::Reply {
-        let mut config = self.get("/v1/config").expect(200).json()["config"].take();
+        let shown = self.get("/v1/config").expect(200);
+        let mut config = shown.json();
         match webhook {
             Value::Null => drop(config.as_object_mut().and_then(|config| config.remove("webhook"))),
             webhook => config["webhook"] = webhook.clone(),
         }
-        self.send_json("PUT", "/v1/config", &config)
+        let tag = shown.header("etag").unwrap_or("*").to_owned();
+        self.call(&self.authorized("PUT", "/v1/config").header("If-Match", &tag).json(&config))
     }
 
     /// Makes a new signing secret; the old one signs besides for so long.
