@@ -150,24 +150,14 @@ impl Client {
     /// Points the webhook of the tenant's configuration to a URL.
     #[must_use]
     pub fn put_webhook(&self, webhook: &Value) -> crate::Reply {
-<<<<<<< HEAD
         let current = self.get("/v1/config").expect(200);
         let mut config = current.json();
-=======
-        let shown = self.get("/v1/config").expect(200);
-        let mut config = shown.json();
->>>>>>> webhooks
         match webhook {
             Value::Null => drop(config.as_object_mut().and_then(|config| config.remove("webhook"))),
             webhook => config["webhook"] = webhook.clone(),
         }
-<<<<<<< HEAD
         let put = self.authorized("PUT", "/v1/config").header("If-Match", current.required("etag"));
         self.call(&put.json(&config))
-=======
-        let tag = shown.header("etag").unwrap_or("*").to_owned();
-        self.call(&self.authorized("PUT", "/v1/config").header("If-Match", &tag).json(&config))
->>>>>>> webhooks
     }
 
     /// Makes a new signing secret; the old one signs besides for so long.
