@@ -24,7 +24,7 @@ import { buildEnvironment, toolPath } from './lib/tools.mjs';
 import { localVars } from './local-vars.mjs';
 import { writeConfig } from './workerd-config.mjs';
 
-const GZIP_MAX_BYTES = 1024 * 1024;
+const GZIP_MAX_BYTES = 1536 * 1024;
 const START_TIMEOUT_MS = 30_000;
 
 const outputs = (folder) => ['index.js', 'index_bg.wasm'].map((name) => join(folder, name));

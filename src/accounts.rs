@@ -1,5 +1,4 @@
-//! Keys and configuration of a tenant: `/v1/keys` and `/v1/config` with a key of role `admin`, and the same below
-//! `/admin/tenants/{id}` for the operator.
+//! Keys of a tenant: `/v1/keys` with a key of role `admin`, and the same below `/admin/tenants/{id}` for the operator.
 
 use crate::body;
 use crate::caller::Caller;
@@ -13,7 +12,6 @@ use holdfast_core::time::UnixMillis;
 use holdfast_core::wire::{AccountCall, TenantCall, TenantReply};
 use holdfast_objects::settings;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use uuid::Uuid;
 use worker::{Env, Request, Response};
 
@@ -141,50 +139,6 @@ pub(crate) async fn revoke_key(actor: &Actor, env: &Env, id: &str) -> Result<Res
         TenantReply::Keys { keys } => {
             let view = keys.into_iter().next().ok_or_else(ask::unexpected)?;
             respond::ok(&Issued { object: "key", key: None, view })
-        }
-        _ => Err(ask::unexpected().into()),
-    }
-}
-
-/// The configuration as it is shown.
-#[derive(Serialize)]
-struct ConfigView<'a> {
-    object: &'static str,
-    version: u64,
-    config: &'a RawValue,
-}
-
-/// `GET …/config`.
-///
-/// # Errors
-/// 401, 403, 404.
-pub(crate) async fn show_config(actor: &Actor, env: &Env) -> Result<Response, EdgeError> {
-    config_answer(&actor.act(env, AccountCall::ShowConfig).await?)
-}
-
-/// `PUT …/config`: from the next request on, it applies.
-///
-/// # Errors
-/// 400, 401, 403, 404.
-pub(crate) async fn put_config(actor: &Actor, mut request: Request, env: &Env) -> Result<Response, EdgeError> {
-    let document = read(&mut request, env).await?;
-    config_answer(&put(actor, env, document).await?)
-}
-
-/// Stores a document.
-///
-/// # Errors
-/// As [`put_config`].
-pub(crate) async fn put(actor: &Actor, env: &Env, document: Vec<u8>) -> Result<TenantReply, EdgeError> {
-    let document = String::from_utf8(document).map_err(|_| EdgeError::invalid("it is not UTF-8"))?;
-    actor.act(env, AccountCall::PutConfig { document }).await
-}
-
-fn config_answer(reply: &TenantReply) -> Result<Response, EdgeError> {
-    match reply {
-        TenantReply::Config { version, document } => {
-            let config: &RawValue = serde_json::from_str(document).map_err(|_| EdgeError::Internal)?;
-            respond::ok(&ConfigView { object: "config", version: *version, config })
         }
         _ => Err(ask::unexpected().into()),
     }

@@ -2,10 +2,12 @@
 //! exist.
 
 use crate::accounts::{self, Actor, KeyRequest};
+use crate::configuration::{self, ConfigPath};
 use crate::error::EdgeError;
 use crate::query::{GivenTwice, parameter};
 use crate::request_headers::{bearer, header};
 use crate::{ask, respond};
+use holdfast_core::config::Condition;
 use holdfast_core::ids::TenantId;
 use holdfast_core::money::Micros;
 use holdfast_core::refusal::Refusal;
@@ -39,13 +41,17 @@ pub(crate) enum AdminPath<'a> {
     Keys(&'a str),
     /// `tenants/{id}/keys/{key}`
     Key(&'a str, &'a str),
-    /// `tenants/{id}/config`
-    Config(&'a str),
+    /// `tenants/{id}/config` and below
+    Config(&'a str, ConfigPath<'a>),
 }
 
 impl<'a> AdminPath<'a> {
     /// The path behind `/admin/`.
     pub(crate) fn at(rest: &'a str) -> Option<Self> {
+        let config = rest.strip_prefix("tenants/").and_then(|rest| rest.split_once("/config"));
+        if let Some((id, below)) = config.filter(|(id, _)| !id.contains('/')) {
+            return ConfigPath::at(below).map(|path| Self::Config(id, path));
+        }
         let mut parts = rest.split('/');
         let path = (parts.next()?, parts.next(), parts.next(), parts.next(), parts.next());
         match path {
@@ -56,7 +62,6 @@ impl<'a> AdminPath<'a> {
             ("tenants", Some(id), Some("grants"), None, _) => Some(Self::Grants(id)),
             ("tenants", Some(id), Some("keys"), None, _) => Some(Self::Keys(id)),
             ("tenants", Some(id), Some("keys"), Some(key), None) => Some(Self::Key(id, key)),
-            ("tenants", Some(id), Some("config"), None, _) => Some(Self::Config(id)),
             _ => None,
         }
     }
@@ -68,7 +73,7 @@ impl<'a> AdminPath<'a> {
             Self::Tenant(_) => &["GET"],
             Self::Suspend(_) | Self::Resume(_) | Self::Grants(_) => &["POST"],
             Self::Key(..) => &["DELETE"],
-            Self::Config(_) => &["GET", "PUT"],
+            Self::Config(_, path) => path.methods(),
         }
     }
 }
@@ -90,8 +95,7 @@ pub(crate) async fn serve(path: AdminPath<'_>, mut request: Request, env: &Env) 
         AdminPath::Keys(id) if reads => accounts::list_keys(&operator(id)?, env).await,
         AdminPath::Keys(id) => accounts::issue_key(&operator(id)?, request, env).await,
         AdminPath::Key(id, key) => accounts::revoke_key(&operator(id)?, env, key).await,
-        AdminPath::Config(id) if reads => accounts::show_config(&operator(id)?, env).await,
-        AdminPath::Config(id) => accounts::put_config(&operator(id)?, request, env).await,
+        AdminPath::Config(id, path) => configuration::serve(path, &operator(id)?, request, env).await,
     }
 }
 
@@ -128,7 +132,7 @@ async fn create(request: &mut Request, env: &Env) -> Result<Response, EdgeError>
     ask::directory(env, &DirectoryCall::Add { tenant: new.id, created_at: clock::now() }).await?;
     let mut answer = actor.act(env, AccountCall::Create).await?;
     if let Some(config) = new.config {
-        accounts::put(&actor, env, config.get().into()).await?;
+        configuration::put(&actor, env, config.get().into(), Condition::Always).await?;
     }
     if let Some(amount) = new.grant_micros.filter(|amount| *amount > Micros::ZERO) {
         // The first grant has one name: a repeated creation grants it once.
@@ -225,7 +229,10 @@ mod tests {
             ("tenants/acme/grants", Some(AdminPath::Grants("acme"))),
             ("tenants/acme/keys", Some(AdminPath::Keys("acme"))),
             ("tenants/acme/keys/key_1", Some(AdminPath::Key("acme", "key_1"))),
-            ("tenants/acme/config", Some(AdminPath::Config("acme"))),
+            ("tenants/acme/config", Some(AdminPath::Config("acme", ConfigPath::Document))),
+            ("tenants/acme/config/versions/3", Some(AdminPath::Config("acme", ConfigPath::Version("3")))),
+            ("tenants/acme/x/config", None),
+            ("tenants/acme/keys/config", Some(AdminPath::Key("acme", "config"))),
             ("tenants/acme/keys/key_1/x", None),
             ("tenants/acme/config/x", None),
             ("tenants/acme/other", None),

@@ -13,7 +13,7 @@ use worker::{Env, Request, Response};
 /// 401, 403, 503.
 pub(crate) async fn show(request: &Request, env: &Env) -> Result<Response, EdgeError> {
     let bearer = Bearer::of(env, request)?;
-    let call = TenantCall::Balance { key: bearer.credential.require_key()?.clone() };
+    let call = TenantCall::Balance { key: bearer.require_key(env).await? };
     match bearer.ask(env, &call).await? {
         TenantReply::Balance(balance) => respond::ok(&balance),
         _ => Err(ask::unexpected().into()),

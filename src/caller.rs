@@ -71,7 +71,7 @@ impl Bearer {
         if !claims.allow_origin(page.as_ref(), own_origin(request).as_ref()) {
             return Err(Refusal::OriginNotAllowed);
         }
-        Ok(Self { credential: claims.credential(), tenant: claims.tenant, page })
+        Ok(Self { tenant: claims.tenant.clone(), credential: claims.into(), page })
     }
 
     /// Asks the tenant, on behalf of the page.
@@ -80,6 +80,17 @@ impl Bearer {
     /// What the tenant refused; [`Refusal::Unavailable`] when it did not answer.
     pub(crate) async fn ask(&self, env: &Env, call: &TenantCall) -> Result<TenantReply, Refusal> {
         ask::tenant_for(env, &self.tenant, self.page.as_ref(), call).await
+    }
+
+    /// The key, for what takes one. A token is refused only when the tenant has accepted it: its page may read why.
+    ///
+    /// # Errors
+    /// [`Refusal::TokenNotAllowed`], and those of [`Bearer::authenticate`].
+    pub(crate) async fn require_key(&self, env: &Env) -> Result<KeyDigest, Refusal> {
+        match self.credential.require_key() {
+            Ok(digest) => Ok(digest.clone()),
+            Err(refusal) => self.authenticate(env, None).await.and(Err(refusal)),
+        }
     }
 
     /// Has key or token checked, and asks what the named generation was admitted under; `None` when this tenant has none

@@ -19,10 +19,11 @@ use holdfast_core::refusal::Refusal;
 use worker::{Headers, Request, Response, Url};
 
 /// What a page may send besides what browsers always let it send. Routes match any `x-…` header.
-const ALLOWED_HEADERS: [&str; 8] = [
+const ALLOWED_HEADERS: [&str; 9] = [
     "authorization",
     "content-type",
     "holdfast-on-disconnect",
+    "holdfast-workload",
     "idempotency-key",
     "if-match",
     "if-none-match",
@@ -119,9 +120,12 @@ const fn comes_after_the_check(error: &EdgeError) -> bool {
     match error {
         EdgeError::Refused(refusal) => matches!(
             refusal,
-            Refusal::RouteNotAllowed
+            Refusal::InvalidTokenRequest { .. }
+                | Refusal::RouteNotAllowed
+                | Refusal::TokenNotAllowed
                 | Refusal::IdentityConflict
                 | Refusal::IdempotencyKeyReused
+                | Refusal::Suspended
                 | Refusal::NoRoute
                 | Refusal::ModelNotPriced { .. }
                 | Refusal::OverrideNotAllowed
@@ -238,13 +242,13 @@ mod tests {
         for (error, readable) in [
             (EdgeError::Refused(Refusal::InvalidKey), false),
             (EdgeError::Refused(Refusal::TokenExpired), false),
-            (EdgeError::Refused(Refusal::TokenNotAllowed), false),
             (EdgeError::Refused(Refusal::OriginNotAllowed), false),
             (EdgeError::Refused(unavailable), false),
             (EdgeError::UnknownPath, false),
             (EdgeError::BodyTooLarge { max_bytes: 1 }, false),
             (EdgeError::Internal, false),
             (EdgeError::Refused(Refusal::RouteNotAllowed), true),
+            (EdgeError::Refused(Refusal::TokenNotAllowed), true),
             (EdgeError::Refused(Refusal::NotFound), true),
             (EdgeError::Refused(Refusal::BudgetExhausted), true),
             (EdgeError::Refused(Refusal::ConcurrencyExceeded { limit: 1 }), true),

@@ -1,5 +1,6 @@
 //! Everything that can go wrong at the edge, before it is turned into a response.
 
+use holdfast_core::config::ConfigCheck;
 use holdfast_core::ids::Identity;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::request::RequestError;
@@ -39,6 +40,11 @@ pub(crate) enum EdgeError {
     InvalidIdempotencyKey,
     /// The place to read from is not an offset.
     InvalidCursor,
+    /// The tenant's document cannot be served from.
+    InvalidConfig {
+        /// All that is wrong with it.
+        check: Box<ConfigCheck>,
+    },
     /// Refused by the rules, or a part of the system is missing.
     Refused(Refusal),
     /// Admitted, but what became of it is not known here: the tenant's sweep resolves the hold if nobody else does.
@@ -83,6 +89,7 @@ impl EdgeError {
             Self::InvalidRequest { .. } => "invalid_request",
             Self::InvalidIdempotencyKey => "invalid_idempotency_key",
             Self::InvalidCursor => "invalid_cursor",
+            Self::InvalidConfig { .. } => "invalid_config",
             Self::Refused(refusal) | Self::Unfinished { refusal, .. } => refusal.code(),
             Self::Running => "running",
             Self::BeyondEnd { .. } => "beyond_end",
@@ -116,6 +123,10 @@ impl EdgeError {
             Self::InvalidCursor => {
                 "The offset or last event id must be one whole decimal number, as it was given in an answer.".into()
             }
+            Self::InvalidConfig { check } => match check.errors.as_slice() {
+                [only] => format!("The configuration has an error at `{}`: {}.", only.path, only.reason),
+                errors => format!("The configuration has {} errors; nothing was changed.", errors.len()),
+            },
             Self::Refused(refusal) | Self::Unfinished { refusal, .. } => refusal.message(),
             Self::Running => "The generation is not at its end yet.".into(),
             Self::BeyondEnd { log_length } => format!("The log ends at byte {log_length}, before this offset."),

@@ -1,7 +1,7 @@
 //! `/v1/generations`: look, read, cancel. Unknown, foreign and malformed ids get the same answer.
 
 use crate::ask;
-use crate::books;
+use crate::books::{self, BooksPath};
 use crate::caller::Bearer;
 use crate::cors::Page;
 use crate::error::EdgeError;
@@ -43,7 +43,7 @@ pub(crate) async fn list(request: &Request, env: &Env) -> Result<Response, EdgeE
     match parameter(&request.url()?, "idempotency_key") {
         // The list takes a key, and is not for pages of other origins.
         Ok(None) if Page::of(request).foreign()?.is_some() => Err(Refusal::OriginNotAllowed.into()),
-        Ok(None) => books::generations(request, env).await,
+        Ok(None) => books::serve(BooksPath::Generations, request, env).await,
         Ok(Some(text)) => find(request, env, &text).await,
         Err(GivenTwice) => Err(EdgeError::invalid("`idempotency_key` is given more than once")),
     }

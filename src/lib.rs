@@ -7,7 +7,7 @@
 //! | `proxy` | requests that go to a provider |
 //! | `edge_driver` | generations that the edge itself drives |
 //! | `generations`, `balance`, `books`, `healthz` | Holdfast's own routes |
-//! | `admin`, `accounts` | the operator's routes; keys and configuration of a tenant |
+//! | `admin`, `accounts`, `configuration` | the operator's routes; keys and configuration of a tenant |
 //! | `caller`, `request_headers`, `body`, `query` | what a request says, parsed |
 //! | `tokens`, `cors` | pages in browsers: their tokens, and which may ask at all |
 //! | `ask` | questions to the objects |
@@ -22,6 +22,7 @@ mod balance;
 mod body;
 mod books;
 mod caller;
+mod configuration;
 mod cors;
 mod edge_client;
 mod edge_driver;

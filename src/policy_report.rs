@@ -24,7 +24,7 @@ pub(crate) async fn show(request: &Request, env: &Env) -> Result<Response, EdgeE
     };
     let call = TenantCall::Policy { key: caller.key, window_ms };
     match ask::tenant(env, &caller.tenant, &call).await? {
-        TenantReply::Policy { document } => Ok(respond::document(document)),
+        TenantReply::Policy { document } => Ok(respond::written(document)),
         _ => Err(ask::unexpected().into()),
     }
 }

@@ -81,6 +81,7 @@ fn admission(bearer: &Bearer, options: RequestOptions, chat: &ChatRequest<'_>, b
         headers: options.routing,
         on_disconnect: options.on_disconnect,
         idempotency_key: options.idempotency_key,
+        workload: options.workload,
         run: Some(run),
     }
 }

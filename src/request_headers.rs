@@ -1,6 +1,7 @@
 //! What request headers say, parsed strictly.
 
 use crate::error::EdgeError;
+use holdfast_core::economics::Workload;
 use holdfast_core::policy::OnDisconnect;
 use std::collections::BTreeMap;
 use worker::Headers;
@@ -27,6 +28,8 @@ pub(crate) struct RequestOptions {
     pub(crate) idempotency_key: Option<String>,
     /// `Holdfast-On-Disconnect`.
     pub(crate) on_disconnect: Option<OnDisconnect>,
+    /// `Holdfast-Workload`.
+    pub(crate) workload: Option<Workload>,
     /// `x-…` headers that routes may match.
     pub(crate) routing: BTreeMap<String, String>,
 }
@@ -40,6 +43,7 @@ impl RequestOptions {
         Ok(Self {
             idempotency_key: header(headers, "idempotency-key").as_deref().map(idempotency_key).transpose()?,
             on_disconnect: header(headers, "holdfast-on-disconnect").as_deref().map(on_disconnect).transpose()?,
+            workload: header(headers, "holdfast-workload").as_deref().map(workload).transpose()?,
             routing: routing_headers(headers.entries()),
         })
     }
@@ -91,6 +95,15 @@ fn on_disconnect(text: &str) -> Result<OnDisconnect, EdgeError> {
         "detach" => Ok(OnDisconnect::Detach),
         "auto" => Ok(OnDisconnect::Auto),
         _ => Err(EdgeError::invalid("Holdfast-On-Disconnect must be `cancel`, `detach` or `auto`")),
+    }
+}
+
+fn workload(text: &str) -> Result<Workload, EdgeError> {
+    match text {
+        "chat" => Ok(Workload::Chat),
+        "batch" => Ok(Workload::Batch),
+        "agentic" => Ok(Workload::Agentic),
+        _ => Err(EdgeError::invalid("Holdfast-Workload must be `chat`, `batch` or `agentic`")),
     }
 }
 
@@ -164,6 +177,16 @@ mod tests {
         assert_eq!(on_disconnect("auto"), Ok(OnDisconnect::Auto));
         assert_eq!(on_disconnect("perhaps").unwrap_err().code(), "invalid_request");
         assert!(on_disconnect("").is_err());
+    }
+
+    #[test]
+    fn workloads() {
+        for (text, expected) in [("chat", Workload::Chat), ("batch", Workload::Batch), ("agentic", Workload::Agentic)] {
+            assert_eq!(workload(text), Ok(expected));
+        }
+        for other in ["", "Chat", "report"] {
+            assert_eq!(workload(other).unwrap_err().code(), "invalid_request", "{other}");
+        }
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Answers. The only place that names status codes.
 
 use crate::error::EdgeError;
+use holdfast_core::config::ConfigCheck;
 use holdfast_core::dialect::{Dialect, error_envelope};
 use holdfast_core::ids::Identity;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::view::Page;
 use serde::Serialize;
 use worker::{Headers, Response};
 
@@ -50,7 +50,7 @@ pub(crate) fn created<T: Serialize>(document: &T) -> Result<Response, EdgeError>
 }
 
 /// Answers 200 with a JSON document that is written already.
-pub(crate) fn document(text: String) -> Response {
+pub(crate) fn written(text: String) -> Response {
     into_response(Answer { status: 200, headers: vec![("content-type", JSON.into())], body: text.into_bytes() })
 }
 
@@ -62,11 +62,19 @@ pub(crate) fn accepted<T: Serialize>(document: &T) -> Result<Response, EdgeError
     json(202, document)
 }
 
+/// Answers 200 with a version of a stored JSON document. Its bytes are what the entity tag stands for.
+pub(crate) fn document(document: String, etag: String, version: u64) -> Response {
+    let headers = vec![("content-type", JSON.into()), ("etag", etag), ("holdfast-config-version", version.to_string())];
+    into_response(Answer { status: 200, headers, body: document.into_bytes() })
+}
+
 /// Answers 200 with documents, one a line. Where to read on stands in the headers: a line is nothing but a document.
-pub(crate) fn json_lines(page: &Page<String>) -> Response {
-    let body: String = page.data.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
-    let mut headers = vec![("content-type", JSON_LINES.to_owned()), ("holdfast-has-more", page.has_more.to_string())];
-    headers.extend(page.next.clone().map(|next| ("holdfast-next", next)));
+pub(crate) fn json_lines(body: String, has_more: bool, next: &str) -> Response {
+    let headers = vec![
+        ("content-type", JSON_LINES.into()),
+        ("holdfast-has-more", has_more.to_string()),
+        ("holdfast-next", next.into()),
+    ];
     into_response(Answer { status: 200, headers, body: body.into_bytes() })
 }
 
@@ -107,6 +115,7 @@ const fn status_of(error: &EdgeError) -> u16 {
         EdgeError::ContentDeleted => 410,
         EdgeError::BodyTooLarge { .. } => 413,
         EdgeError::UnsupportedMediaType { .. } => 415,
+        EdgeError::InvalidConfig { .. } => 422,
         EdgeError::Refused(refusal) | EdgeError::Unfinished { refusal, .. } => status_of_refusal(refusal),
         EdgeError::Unhealthy { .. } => 503,
         EdgeError::Internal => 500,
@@ -128,7 +137,7 @@ const fn status_of_refusal(refusal: &Refusal) -> u16 {
         | Refusal::RouteNotAllowed
         | Refusal::Suspended
         | Refusal::TokenNotAllowed => 403,
-        Refusal::NoRoute | Refusal::NotFound | Refusal::UnknownTenant => 404,
+        Refusal::NoRoute | Refusal::NotFound | Refusal::UnknownTenant | Refusal::UnknownConfigVersion => 404,
         Refusal::IdentityConflict
         | Refusal::NeverStarted
         | Refusal::StaleEpoch { .. }
@@ -141,7 +150,9 @@ const fn status_of_refusal(refusal: &Refusal) -> u16 {
         | Refusal::PostingConflict
         | Refusal::AlreadyResolved
         | Refusal::NotResolvedYet => 409,
+        Refusal::PreconditionFailed => 412,
         Refusal::IdempotencyKeyReused => 422,
+        Refusal::PreconditionRequired => 428,
         Refusal::ConcurrencyExceeded { .. } | Refusal::TooManyReaders => 429,
         Refusal::Misconfigured { .. } | Refusal::Unavailable { .. } => 503,
     }
@@ -186,6 +197,9 @@ struct Problem<'a> {
     retryable: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     log_length: Option<u64>,
+    /// Errors and warnings of a document.
+    #[serde(flatten)]
+    faults: Option<&'a ConfigCheck>,
 }
 
 fn problem(status: u16, error: &EdgeError) -> Vec<u8> {
@@ -199,6 +213,10 @@ fn problem(status: u16, error: &EdgeError) -> Vec<u8> {
         retryable: error.retryable(),
         log_length: match error {
             EdgeError::BeyondEnd { log_length } => Some(*log_length),
+            _ => None,
+        },
+        faults: match error {
+            EdgeError::InvalidConfig { check } => Some(check),
             _ => None,
         },
     };

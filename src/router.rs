@@ -2,11 +2,13 @@
 
 use crate::accounts::{self, Actor};
 use crate::admin::{self, AdminPath};
+use crate::books::{self, BooksPath};
+use crate::configuration::{self, ConfigPath};
 use crate::cors::{self, Page};
 use crate::error::EdgeError;
 use crate::respond::{self, ErrorForm};
 use crate::webhooks::{self, WebhookPath};
-use crate::{balance, books, generations, healthz, policy_report, proxy, tokens};
+use crate::{balance, generations, healthz, policy_report, proxy, tokens};
 use futures::FutureExt;
 use holdfast_core::dialect::Dialect;
 use holdfast_core::refusal::Refusal;
@@ -27,10 +29,10 @@ const API_PREFIXES: [&str; 3] = ["/v1/", "/admin/", "/__test/"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Endpoint<'a> {
     Admin(AdminPath<'a>),
-    Audit,
     Balance,
+    Books(BooksPath),
     ChatCompletions,
-    Config,
+    Config(ConfigPath<'a>),
     Generation(&'a str),
     GenerationCancel(&'a str),
     GenerationResult(&'a str),
@@ -39,13 +41,8 @@ enum Endpoint<'a> {
     Healthz,
     Key(&'a str),
     Keys,
-    Ledger,
-    LedgerCheck,
     Policy,
     Tokens,
-    Usage,
-    UsageLines,
-    UsageRecords,
     Webhook(WebhookPath<'a>),
     #[cfg(feature = "test-hooks")]
     TestPanic,
@@ -67,17 +64,16 @@ impl<'a> Endpoint<'a> {
         match path {
             proxy::CHAT_COMPLETIONS => Some(Self::ChatCompletions),
             "/v1/balance" => Some(Self::Balance),
-            "/v1/config" => Some(Self::Config),
             "/v1/keys" => Some(Self::Keys),
             "/v1/generations" => Some(Self::Generations),
-            "/v1/audit" => Some(Self::Audit),
-            "/v1/ledger" => Some(Self::Ledger),
-            "/v1/ledger/check" => Some(Self::LedgerCheck),
+            "/v1/audit" => Some(Self::Books(BooksPath::Audit)),
+            "/v1/ledger" => Some(Self::Books(BooksPath::Ledger)),
+            "/v1/ledger/check" => Some(Self::Books(BooksPath::Check)),
+            "/v1/usage" => Some(Self::Books(BooksPath::Usage)),
+            "/v1/usage/lines" => Some(Self::Books(BooksPath::Lines)),
+            "/v1/usage/records" => Some(Self::Books(BooksPath::Records)),
             "/v1/policy" => Some(Self::Policy),
             "/v1/tokens" => Some(Self::Tokens),
-            "/v1/usage" => Some(Self::Usage),
-            "/v1/usage/lines" => Some(Self::UsageLines),
-            "/v1/usage/records" => Some(Self::UsageRecords),
             "/healthz" => Some(Self::Healthz),
             #[cfg(feature = "test-hooks")]
             "/__test/panic" => Some(Self::TestPanic),
@@ -92,6 +88,9 @@ impl<'a> Endpoint<'a> {
         }
         if let Some(rest) = path.strip_prefix("/admin/") {
             return AdminPath::at(rest).map(Self::Admin);
+        }
+        if let Some(rest) = path.strip_prefix("/v1/config") {
+            return ConfigPath::at(rest).map(Self::Config);
         }
         if let Some(rest) = path.strip_prefix("/v1/webhook") {
             return WebhookPath::at(rest).map(Self::Webhook);
@@ -113,7 +112,7 @@ impl<'a> Endpoint<'a> {
         match self {
             Self::Admin(path) => path.methods(),
             Self::ChatCompletions | Self::GenerationCancel(_) | Self::Tokens => &["POST"],
-            Self::Config => &["GET", "PUT"],
+            Self::Config(path) => path.methods(),
             Self::Key(_) => &["DELETE"],
             Self::Keys => &["GET", "POST"],
             Self::Webhook(path) => path.methods(),
@@ -232,22 +231,16 @@ async fn serve(endpoint: Endpoint<'_>, request: Request, env: &Env, context: &Co
     let reads = request.inner().method() == "GET";
     match endpoint {
         Endpoint::Admin(path) => admin::serve(path, request, env).await,
-        Endpoint::Config if reads => accounts::show_config(&Actor::of_key(&request, env)?, env).await,
-        Endpoint::Config => accounts::put_config(&Actor::of_key(&request, env)?, request, env).await,
+        Endpoint::Config(path) => configuration::serve(path, &Actor::of_key(&request, env)?, request, env).await,
         Endpoint::Key(id) => accounts::revoke_key(&Actor::of_key(&request, env)?, env, id).await,
         Endpoint::Keys if reads => accounts::list_keys(&Actor::of_key(&request, env)?, env).await,
         Endpoint::Keys => accounts::issue_key(&Actor::of_key(&request, env)?, request, env).await,
         Endpoint::Tokens => tokens::mint(request, env).await,
         Endpoint::Webhook(path) => webhooks::serve(path, &request, env).await,
         Endpoint::Balance => balance::show(&request, env).await,
+        Endpoint::Books(path) => books::serve(path, &request, env).await,
         Endpoint::ChatCompletions => proxy::chat_completions(request, env, context).await,
-        Endpoint::Audit => books::audit(&request, env).await,
         Endpoint::Generations => generations::list(&request, env).await,
-        Endpoint::Ledger => books::ledger(&request, env).await,
-        Endpoint::LedgerCheck => books::check(&request, env).await,
-        Endpoint::Usage => books::usage(&request, env).await,
-        Endpoint::UsageLines => books::lines(&request, env).await,
-        Endpoint::UsageRecords => books::records(&request, env).await,
         Endpoint::Generation(id) => generations::show(&request, env, id).await,
         Endpoint::GenerationCancel(id) => generations::cancel(&request, env, id).await,
         Endpoint::GenerationResult(id) => generations::result(&request, env, id).await,
@@ -301,14 +294,14 @@ mod tests {
             ("GET", "/v1/generations/gen_1/other", Nowhere),
             ("GET", "/v1/generations/gen_1/stream/x", Nowhere),
             ("GET", "/v1/balance", to(Endpoint::Balance)),
-            ("GET", "/v1/audit", to(Endpoint::Audit)),
-            ("GET", "/v1/ledger", to(Endpoint::Ledger)),
-            ("GET", "/v1/ledger/check", to(Endpoint::LedgerCheck)),
-            ("POST", "/v1/ledger/check", WrongMethod(Endpoint::LedgerCheck)),
+            ("GET", "/v1/audit", to(Endpoint::Books(BooksPath::Audit))),
+            ("GET", "/v1/ledger", to(Endpoint::Books(BooksPath::Ledger))),
+            ("GET", "/v1/ledger/check", to(Endpoint::Books(BooksPath::Check))),
+            ("POST", "/v1/ledger/check", WrongMethod(Endpoint::Books(BooksPath::Check))),
             ("GET", "/v1/ledger/other", Nowhere),
-            ("GET", "/v1/usage", to(Endpoint::Usage)),
-            ("GET", "/v1/usage/lines", to(Endpoint::UsageLines)),
-            ("GET", "/v1/usage/records", to(Endpoint::UsageRecords)),
+            ("GET", "/v1/usage", to(Endpoint::Books(BooksPath::Usage))),
+            ("GET", "/v1/usage/lines", to(Endpoint::Books(BooksPath::Lines))),
+            ("GET", "/v1/usage/records", to(Endpoint::Books(BooksPath::Records))),
             ("DELETE", "/v1/balance", WrongMethod(Endpoint::Balance)),
             ("POST", "/v1/keys", to(Endpoint::Keys)),
             ("POST", "/v1/tokens", to(Endpoint::Tokens)),
@@ -320,9 +313,14 @@ mod tests {
             ("GET", "/v1/webhook", to(Endpoint::Webhook(WebhookPath::Show))),
             ("GET", "/v1/webhook/rotate", WrongMethod(Endpoint::Webhook(WebhookPath::Rotate))),
             ("GET", "/v1/webhooks", Nowhere),
-            ("PUT", "/v1/config", to(Endpoint::Config)),
             ("GET", "/v1/policy", to(Endpoint::Policy)),
             ("PUT", "/v1/policy", WrongMethod(Endpoint::Policy)),
+            ("PUT", "/v1/config", to(Endpoint::Config(ConfigPath::Document))),
+            ("GET", "/v1/config/versions", to(Endpoint::Config(ConfigPath::Versions))),
+            ("POST", "/v1/config/check", to(Endpoint::Config(ConfigPath::Check))),
+            ("PUT", "/v1/config/check", WrongMethod(Endpoint::Config(ConfigPath::Check))),
+            ("GET", "/v1/configuration", Nowhere),
+            ("GET", "/config.schema.json", Asset),
             ("POST", "/admin/tenants", to(Endpoint::Admin(AdminPath::Tenants))),
             ("DELETE", "/admin/tenants", WrongMethod(Endpoint::Admin(AdminPath::Tenants))),
             ("GET", "/admin/other", Nowhere),

@@ -5,7 +5,6 @@ use crate::error::EdgeError;
 use crate::{ask, body, respond};
 use holdfast_core::ids::TokenId;
 use holdfast_core::time::UnixMillis;
-use holdfast_core::token::TokenRequest;
 use holdfast_core::wire::{TenantCall, TenantReply};
 use holdfast_objects::settings;
 use serde::Serialize;
@@ -25,14 +24,15 @@ struct Minted {
 /// 400, 401, 403 with a token, 404 for a generation that is not the tenant's, 408, 413, 415, 503.
 pub(crate) async fn mint(mut request: Request, env: &Env) -> Result<Response, EdgeError> {
     let bearer = Bearer::of(env, &request)?;
-    let key = bearer.credential.require_key()?.clone();
+    let key = bearer.require_key(env).await?;
     let body = body::read_json(&mut request, &settings::limits(env)?).await?;
+    let request = String::from_utf8(body).map_err(|_| EdgeError::invalid("it is not UTF-8"))?;
     let id = TokenId::from_random(Uuid::new_v4().into_bytes());
-    let call = TenantCall::MintToken { key, id, request: Box::new(TokenRequest::parse(&body)?) };
+    let call = TenantCall::MintToken { key, id, request };
     match bearer.ask(env, &call).await? {
-        TenantReply::Granted(claims) => {
-            let token = settings::token_key(env)?.mint(&claims)?;
-            respond::created(&Minted { token, expires_at: claims.expires_at })
+        TenantReply::Granted(granted) => {
+            let token = settings::token_key(env)?.mint(&granted);
+            respond::created(&Minted { token, expires_at: granted.expires_at })
         }
         _ => Err(ask::unexpected().into()),
     }

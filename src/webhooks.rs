@@ -5,11 +5,11 @@ use crate::caller::Caller;
 use crate::error::EdgeError;
 use crate::query::{GivenTwice, parameter};
 use crate::{ask, respond};
-use holdfast_core::refusal::Refusal;
 use holdfast_core::signature::{SecretText, SigningSecret};
-use holdfast_core::webhook::{DeliveryView, StateName, WebhookView};
+use holdfast_core::webhook::StateName;
 use holdfast_core::wire::{TenantCall, TenantReply, WebhookCall};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use uuid::Uuid;
 use worker::{Env, Request, Response, Url};
 
@@ -60,20 +60,12 @@ impl<'a> WebhookPath<'a> {
     }
 }
 
-/// A page of deliveries.
-#[derive(Serialize)]
-struct Page {
-    object: &'static str,
-    data: Vec<DeliveryView>,
-    has_more: bool,
-}
-
-/// The webhook with the secret that was just made. The one answer that ever holds it.
+/// The secret that was just made, with the webhook. The one answer that ever holds it.
 #[derive(Serialize)]
 struct Rotated<'a> {
-    #[serde(flatten)]
-    webhook: &'a WebhookView,
+    object: &'static str,
     signing_secret: String,
+    webhook: &'a RawValue,
 }
 
 /// Serves a path from `/v1/webhook` on.
@@ -83,35 +75,22 @@ struct Rotated<'a> {
 pub(crate) async fn serve(path: WebhookPath<'_>, request: &Request, env: &Env) -> Result<Response, EdgeError> {
     let caller = Caller::of(env, request.headers())?;
     match path {
-        WebhookPath::Show => shown(&act(env, &caller, WebhookCall::Show).await?),
-        WebhookPath::Enable => shown(&act(env, &caller, WebhookCall::Enable).await?),
+        WebhookPath::Show => respond::ok(&act(env, &caller, WebhookCall::Show).await?),
+        WebhookPath::Enable => respond::ok(&act(env, &caller, WebhookCall::Enable).await?),
         WebhookPath::Rotate => rotate(&caller, &request.url()?, env).await,
         WebhookPath::Test => {
             let random = Uuid::new_v4().simple().to_string();
-            accepted(act(env, &caller, WebhookCall::Test { random }).await?)
+            respond::accepted(&act(env, &caller, WebhookCall::Test { random }).await?)
         }
         WebhookPath::Deliveries => list(&caller, &request.url()?, env).await,
-        WebhookPath::Replay(id) => accepted(act(env, &caller, WebhookCall::Replay { id: id.into() }).await?),
+        WebhookPath::Replay(id) => respond::accepted(&act(env, &caller, WebhookCall::Replay { id: id.into() }).await?),
     }
 }
 
-async fn act(env: &Env, caller: &Caller, action: WebhookCall) -> Result<TenantReply, Refusal> {
-    ask::tenant(env, &caller.tenant, &TenantCall::Webhook { key: caller.key.clone(), action }).await
-}
-
-fn shown(reply: &TenantReply) -> Result<Response, EdgeError> {
-    match reply {
-        TenantReply::Webhook(webhook) => respond::ok(webhook),
-        _ => Err(ask::unexpected().into()),
-    }
-}
-
-/// It is on its way, and not delivered yet.
-fn accepted(reply: TenantReply) -> Result<Response, EdgeError> {
-    match reply {
-        TenantReply::Deliveries { deliveries, .. } => {
-            respond::accepted(&deliveries.into_iter().next().ok_or_else(ask::unexpected)?)
-        }
+/// The document that the tenant's object answers with.
+async fn act(env: &Env, caller: &Caller, action: WebhookCall) -> Result<Box<RawValue>, EdgeError> {
+    match ask::tenant(env, &caller.tenant, &TenantCall::Webhook { key: caller.key.clone(), action }).await? {
+        TenantReply::Webhook { document } => RawValue::from_string(document).map_err(|_| EdgeError::Internal),
         _ => Err(ask::unexpected().into()),
     }
 }
@@ -120,10 +99,8 @@ async fn rotate(caller: &Caller, url: &Url, env: &Env) -> Result<Response, EdgeE
     let overlap_ms = number(url, "overlap_ms")?;
     let secret = SigningSecret::from_random(random_bytes());
     let action = WebhookCall::Rotate { secret: SecretText(secret.reveal()), overlap_ms };
-    match act(env, caller, action).await? {
-        TenantReply::Webhook(webhook) => respond::ok(&Rotated { webhook: &webhook, signing_secret: secret.reveal() }),
-        _ => Err(ask::unexpected().into()),
-    }
+    let webhook = act(env, caller, action).await?;
+    respond::ok(&Rotated { object: "webhook.secret", signing_secret: secret.reveal(), webhook: &webhook })
 }
 
 /// From the platform's source for keys. A UUID fixes six of its bits: 244 random ones are left.
@@ -149,13 +126,7 @@ async fn list(caller: &Caller, url: &Url, env: &Env) -> Result<Response, EdgeErr
             .filter(|limit| (1..=PAGE_MAX).contains(limit))
             .ok_or_else(|| EdgeError::invalid(format!("`limit` must be from 1 to {PAGE_MAX}")))?,
     };
-    let action = WebhookCall::List { state, after: query(url, "after")?, limit };
-    match act(env, caller, action).await? {
-        TenantReply::Deliveries { deliveries, has_more } => {
-            respond::ok(&Page { object: "list", data: deliveries, has_more })
-        }
-        _ => Err(ask::unexpected().into()),
-    }
+    respond::ok(&act(env, caller, WebhookCall::List { state, after: query(url, "after")?, limit }).await?)
 }
 
 fn query(url: &Url, name: &str) -> Result<Option<String>, EdgeError> {

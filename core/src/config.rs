@@ -1,16 +1,40 @@
 //! The operator's tables, as they stand in the Worker's variables (providers, limits), and the tenant's document.
 //! Parsing is strict and happens before any request is served from them.
+//!
+//! A tenant's document is read by [`read_config`], which names all that is wrong with it at once. Its form is that of
+//! [`TenantConfig`]: the published JSON Schema ([`CONFIG_SCHEMA`]) is made from the types, and what it finds is found by
+//! walking the document along it; what the types cannot say (a provider that is not there, deadlines that contradict each
+//! other) is checked afterwards. A fault hides others only where they would be concluded from it.
+
+mod check;
+mod choice;
+mod document;
+mod fault;
+#[cfg(feature = "schema")]
+mod generated;
+mod origin;
+mod routes;
+mod shape;
+mod tenant;
+mod version;
+
+pub use check::{Accepted, CONFIG_SCHEMA, Reading, check_config, read_config};
+pub use choice::{ConfigCheck, Facts, Mismatch, PassedOver, RouteChoice, RouteTrial, TrialRequest, try_route};
+pub use fault::{ConfigFault, FAULTS_MAX, FaultCode};
+#[cfg(feature = "schema")]
+pub use generated::generated_schema;
+pub use origin::origin_is_allowed;
+pub use tenant::{Budget, ChosenBy, Period, TenantConfig};
+pub use version::{Condition, ConfigEntry, ConfigVersion, put};
 
 use crate::dialect::Dialect;
-use crate::money::Micros;
-use crate::origin::Origin;
-use crate::policy::Route;
 use crate::pricing::PriceList;
-use crate::webhook::WebhookConfig;
+use crate::refusal::Refusal;
+use crate::webhook::Reach;
 use crate::webhook::delivery::{ATTEMPTS_MAX, Schedule};
 use alloc::collections::BTreeSet;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -37,66 +61,6 @@ pub struct Provider {
 
 fn default_max_tokens_field() -> String {
     "max_completion_tokens".into()
-}
-
-/// The time over which a budget is counted, in UTC.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Period {
-    /// A calendar day.
-    Day,
-    /// A calendar month.
-    #[default]
-    Month,
-}
-
-/// Upper limit for what a tenant may hold and spend in a period.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Budget {
-    /// The limit.
-    pub limit_micros: Micros,
-    /// The time over which it counts.
-    #[serde(default)]
-    pub period: Period,
-}
-
-/// A tenant's own configuration: one JSON document.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TenantConfig {
-    /// Limit per period; none when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub budget: Option<Budget>,
-    /// Requests that may hold a slot at once.
-    #[serde(default = "default_concurrency")]
-    pub concurrency: u32,
-    /// Routes; first match wins.
-    #[serde(default)]
-    pub routes: Vec<Route>,
-    /// Where the tenant is told what became of its generations; nowhere when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub webhook: Option<WebhookConfig>,
-    /// Origins whose pages may use the API, as browsers write them; see [`crate::origin`]. None by default.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub allowed_origins: Vec<String>,
-}
-
-impl Default for TenantConfig {
-    /// A tenant that has configured nothing: no route takes any request.
-    fn default() -> Self {
-        Self {
-            budget: None,
-            concurrency: default_concurrency(),
-            routes: Vec::new(),
-            allowed_origins: Vec::new(),
-            webhook: None,
-        }
-    }
-}
-
-fn default_concurrency() -> u32 {
-    32
 }
 
 /// Bounds on everything. Bytes and milliseconds.
@@ -199,32 +163,39 @@ pub fn parse_providers(json: &str) -> Result<Vec<Provider>, ConfigError> {
     Ok(providers)
 }
 
-/// Reads a tenant's document and checks it against the providers.
+/// What of the operator's a tenant's document is checked against.
+#[derive(Clone, Copy, Debug)]
+pub struct Operator<'a> {
+    /// The providers.
+    pub providers: &'a [Provider],
+    /// Bounds.
+    pub limits: &'a Limits,
+    /// Where this deployment runs.
+    pub reach: Reach,
+}
+
+/// Reads a tenant's document and checks it against the providers, with the bounds and the reach of a deployment that
+/// leaves them as they are.
 ///
 /// # Errors
-/// [`ConfigError`] naming the route that cannot work.
+/// [`ConfigError`] that names every fault.
 pub fn parse_tenant_config(json: &str, providers: &[Provider]) -> Result<TenantConfig, ConfigError> {
-    let config: TenantConfig = parse("configuration", json)?;
-    if config.concurrency == 0 {
-        return Err(ConfigError("configuration: `concurrency` must be above zero".into()));
-    }
-    for origin in &config.allowed_origins {
-        Origin::parse(origin)
-            .map_err(|fault| ConfigError(format!("configuration: `allowed_origins`: `{origin}`: {fault}")))?;
-    }
-    for route in &config.routes {
-        let complaint = match route.contradiction() {
-            Some(reason) => Some(reason.to_string()),
-            None if providers.iter().all(|provider| provider.name != route.provider) => {
-                Some(format!("unknown provider `{}`", route.provider))
-            }
-            None => None,
-        };
-        if let Some(reason) = complaint {
-            return Err(ConfigError(format!("configuration: route `{}`: {reason}", route.name)));
-        }
-    }
-    Ok(config)
+    let reading = read_config(json, &Operator { providers, limits: &Limits::default(), reach: Reach::Public });
+    let faults = || {
+        let faults: Vec<String> =
+            reading.errors.iter().map(|fault| format!("{}: {}", fault.path, fault.reason)).collect();
+        ConfigError(faults.join("; "))
+    };
+    reading.accepted.as_ref().map(|accepted| accepted.config.clone()).ok_or_else(faults)
+}
+
+/// The provider of a name.
+///
+/// # Errors
+/// [`Refusal::Unavailable`] when there is none: it was there when the configuration was read.
+pub(crate) fn provider_of<'a>(providers: &'a [Provider], name: &str) -> Result<&'a Provider, Refusal> {
+    let missing = || Refusal::Unavailable { what: format!("provider `{name}` is not configured") };
+    providers.iter().find(|provider| provider.name == name).ok_or_else(missing)
 }
 
 /// Reads `LIMITS`; the defaults when absent.
@@ -258,48 +229,9 @@ pub fn parse_limits(json: Option<&str>) -> Result<Limits, ConfigError> {
     }
 }
 
-/// Whether secrets may be sent to `origin`: `https`, or `http` to this very machine. No path, query, user or fragment.
-#[must_use]
-pub fn origin_is_allowed(origin: &str) -> bool {
-    let (host_and_port, loopback_only) = match (origin.strip_prefix("https://"), origin.strip_prefix("http://")) {
-        (Some(rest), _) => (rest, false),
-        (_, Some(rest)) => (rest, true),
-        _ => return false,
-    };
-    let (host, port) = match host_and_port.rsplit_once(':') {
-        Some((host, port)) => (host, Some(port)),
-        None => (host_and_port, None),
-    };
-    let host_is_plain = !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'-');
-    let port_is_plain = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0));
-    host_is_plain && port_is_plain && (!loopback_only || host == "127.0.0.1" || host == "localhost")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn origins() {
-        for good in ["https://api.openai.com", "https://a.b:8443", "http://127.0.0.1:9", "http://localhost:80"] {
-            assert!(origin_is_allowed(good), "{good}");
-        }
-        for bad in [
-            "http://api.openai.com",
-            "https://a/b",
-            "https://u@a",
-            "https://a#b",
-            "https://a?b",
-            "https://",
-            "https://a:0",
-            "https://a:99999",
-            "http://127.0.0.1.evil.example",
-            "ftp://a",
-            "https://[::1]",
-        ] {
-            assert!(!origin_is_allowed(bad), "{bad}");
-        }
-    }
 
     #[test]
     fn faults_are_named() {
@@ -309,7 +241,7 @@ mod tests {
         let tenant = |routes: &str| parse_tenant_config(&format!(r#"{{"routes":[{routes}]}}"#), &providers);
         assert!(tenant(r#"{"name":"r","provider":"p"}"#).is_ok());
         let ConfigError(message) = tenant(r#"{"name":"r","provider":"q"}"#).unwrap_err();
-        assert_eq!(message, "configuration: route `r`: unknown provider `q`");
+        assert_eq!(message, "routes[0].provider: no provider is called `q`");
         assert!(tenant(r#"{"name":"r","provider":"p","grace":1}"#).is_err(), "a misspelt member is refused");
         assert!(parse_limits(Some(r#"{"batch_ms":0}"#)).is_err());
         assert!(parse_limits(Some(r#"{"body_ms":0}"#)).is_err());

@@ -101,6 +101,26 @@ impl PostingKind {
         }
     }
 
+    /// Every kind.
+    pub const ALL: [Self; 10] = [
+        Self::Grant,
+        Self::Hold,
+        Self::Settle,
+        Self::Release,
+        Self::Overage,
+        Self::HoldExtended,
+        Self::HoldReduced,
+        Self::LateSettlement,
+        Self::Correction,
+        Self::Compensation,
+    ];
+
+    /// The kind of that name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+
     /// Whether it ends the hold. At most one such posting exists per reservation (invariant 1).
     #[must_use]
     pub const fn resolves_hold(self) -> bool {
@@ -336,6 +356,15 @@ mod tests {
             posting_id(&reservation, 1, PostingKind::Settle, 1),
             "res_01010101010101010101010101010101:1:settle:1"
         );
+    }
+
+    #[test]
+    fn kinds_have_their_names() {
+        for kind in PostingKind::ALL {
+            assert_eq!(PostingKind::parse(kind.as_str()), Some(kind));
+            assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{}\"", kind.as_str()));
+        }
+        assert_eq!(PostingKind::parse("Settle"), None);
     }
 
     /// Audit rows hash these bytes: members that a posting does not have leave no trace in them.

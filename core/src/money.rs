@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// An amount in micro-USD (1 USD = 1,000,000).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(extend("maximum" = 9_007_199_254_740_991_u64)))]
 #[serde(try_from = "u64", into = "u64")]
 pub struct Micros(u64);
 

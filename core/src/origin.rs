@@ -3,14 +3,12 @@
 
 use alloc::string::String;
 use core::fmt;
-use serde::{Deserialize, Serialize};
 
 /// Longest origin, in bytes: a host name has at most 253.
 const ORIGIN_MAX_BYTES: usize = 270;
 
 /// A web origin in the spelling of browsers (RFC 6454, 6.2). Never `null`, never `*`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin(String);
 
 /// Why a text is not an origin.
@@ -86,13 +84,6 @@ fn host_is_plain(host: &str) -> bool {
 fn port_number(text: &str) -> Option<u16> {
     let plain = !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| plain)
-}
-
-impl TryFrom<String> for Origin {
-    type Error = OriginFault;
-    fn try_from(text: String) -> Result<Self, OriginFault> {
-        Self::parse(&text)
-    }
 }
 
 impl From<Origin> for String {

@@ -85,6 +85,12 @@ pub enum Refusal {
         /// The version it has now.
         current: u64,
     },
+    /// There is no such version of the configuration.
+    UnknownConfigVersion,
+    /// What is changed must be named by `If-Match` (RFC 6585: 428): two writers could otherwise undo each other.
+    PreconditionRequired,
+    /// It is not what `If-Match` names any more (RFC 9110: 412).
+    PreconditionFailed,
     /// Only a dead letter is sent again.
     NotReplayable {
         /// The state that the delivery is in.
@@ -143,6 +149,9 @@ impl Refusal {
             Self::JustificationRequired => "justification_required",
             Self::ActionConflict => "action_conflict",
             Self::VersionConflict { .. } => "version_conflict",
+            Self::UnknownConfigVersion => "unknown_config_version",
+            Self::PreconditionRequired => "precondition_required",
+            Self::PreconditionFailed => "precondition_failed",
             Self::NotReplayable { .. } => "not_replayable",
             Self::TooManyReaders => "too_many_readers",
             Self::PostingConflict => "posting_conflict",
@@ -204,6 +213,9 @@ impl Refusal {
             | Self::JustificationRequired
             | Self::ActionConflict
             | Self::VersionConflict { .. }
+            | Self::UnknownConfigVersion
+            | Self::PreconditionRequired
+            | Self::PreconditionFailed
             | Self::NotReplayable { .. }
             | Self::TooManyReaders
             | Self::NotResolvedYet
@@ -253,6 +265,13 @@ impl Refusal {
             Self::ActionConflict => "This action id was used for another action.".to_string(),
             Self::VersionConflict { current } => {
                 alloc::format!("The reservation has changed since it was looked at; it is at version {current}.")
+            }
+            Self::UnknownConfigVersion => "There is no such version of the configuration.".to_string(),
+            Self::PreconditionRequired => {
+                "If-Match must name what is changed: read it first and send its ETag.".to_string()
+            }
+            Self::PreconditionFailed => {
+                "It has changed since it was read: read it again and send its new ETag in If-Match.".to_string()
             }
             Self::NotReplayable { state } => {
                 alloc::format!("This delivery is `{state}`; only a dead letter is sent again.")

@@ -12,12 +12,10 @@
 
 use crate::key::hmac_sha256;
 use crate::time::UnixMillis;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use base64::Engine;
-use base64::alphabet::STANDARD as ALPHABET;
-use base64::engine::DecodePaddingMode;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use base64ct::{Base64, Base64Unpadded, Encoding};
 use core::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
@@ -41,12 +39,6 @@ const ID_MAX_BYTES: usize = 256;
 
 const SECRET_PREFIX: &str = "whsec_";
 const SIGNATURE_PREFIX: &str = "v1,";
-
-/// Secrets are written with padding or without.
-const LENIENT: GeneralPurpose = GeneralPurpose::new(
-    &ALPHABET,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
 
 /// A shared secret. It has no `Display` and no `Serialize`: it cannot slip into a log or an answer.
 #[derive(Clone)]
@@ -94,7 +86,10 @@ impl SigningSecret {
     /// [`MalformedSecret`] for anything else, an empty or short secret above all: who signs with nothing signs nothing.
     pub fn parse(text: &str) -> Result<Self, MalformedSecret> {
         let encoded = text.strip_prefix(SECRET_PREFIX).ok_or(MalformedSecret)?;
-        let bytes = LENIENT.decode(encoded).map_err(|_| MalformedSecret)?;
+        // They are written with padding or without.
+        let decoded =
+            if encoded.ends_with('=') { Base64::decode_vec(encoded) } else { Base64Unpadded::decode_vec(encoded) };
+        let bytes = decoded.map_err(|_| MalformedSecret)?;
         if SECRET_BYTES.contains(&bytes.len()) { Ok(Self(bytes)) } else { Err(MalformedSecret) }
     }
 
@@ -102,16 +97,12 @@ impl SigningSecret {
     /// becomes text.
     #[must_use]
     pub fn reveal(&self) -> String {
-        let mut text = String::from(SECRET_PREFIX);
-        STANDARD.encode_string(&self.0, &mut text);
-        text
+        format!("{SECRET_PREFIX}{}", Base64::encode_string(&self.0))
     }
 
     fn sign(&self, id: &str, timestamp: &str, body: &[u8]) -> String {
         let mac = hmac_sha256(&self.0, &[id.as_bytes(), b".", timestamp.as_bytes(), b".", body]);
-        let mut text = String::from(SIGNATURE_PREFIX);
-        STANDARD.encode_string(mac, &mut text);
-        text
+        format!("{SIGNATURE_PREFIX}{}", Base64::encode_string(&mac))
     }
 
     /// Compares without leaving early; a message that cannot be authenticated is not authentic.
@@ -125,7 +116,7 @@ impl SigningSecret {
 /// The value of the signature header: one signature by each secret. `None` without a secret.
 #[must_use]
 pub fn sign(secrets: &[SigningSecret], id: &str, timestamp_s: u64, body: &[u8]) -> Option<String> {
-    let timestamp = alloc::format!("{timestamp_s}");
+    let timestamp = format!("{timestamp_s}");
     let signatures: Vec<String> = secrets.iter().map(|secret| secret.sign(id, &timestamp, body)).collect();
     (!signatures.is_empty()).then(|| signatures.join(" "))
 }
@@ -202,7 +193,7 @@ pub fn verify(
     let parts: [&[u8]; 5] = [headers.id.as_bytes(), b".", headers.timestamp.as_bytes(), b".", body];
     let listed = headers.signatures.split(' ').filter_map(|one| one.strip_prefix(SIGNATURE_PREFIX));
     let matches = listed
-        .filter_map(|encoded| STANDARD.decode(encoded).ok())
+        .filter_map(|encoded| Base64::decode_vec(encoded).ok())
         .any(|signature| secrets.iter().any(|secret| secret.signed(&parts, &signature)));
     if matches { Ok(UnixMillis(sent_s.saturating_mul(1_000))) } else { Err(SignatureError::NoMatch) }
 }

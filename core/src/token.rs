@@ -9,9 +9,8 @@
 //! prefix or version. The prefix also lets secret scanners find it. The claims are signed, not encrypted: whoever holds the
 //! token can read them, so they name no secret.
 //!
-//! A token is verified twice. The edge checks the MAC, the time and the token's origins, and passes on what it says as a
-//! [`TokenCredential`]; the tenant's object then checks that the minting key still stands and that the call is within the
-//! limits.
+//! A token is verified twice. The edge checks the MAC, the time and the token's origins, and passes on what it says; the
+//! tenant's object then checks that the minting key still stands and that the call is within the limits.
 
 mod base64url;
 
@@ -21,9 +20,9 @@ use crate::origin::Origin;
 use crate::refusal::Refusal;
 use crate::time::UnixMillis;
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
@@ -75,11 +74,11 @@ pub struct Claims {
     /// What it may do.
     pub may: May,
     /// Names of the routes that it may use and whose generations it may read; all when empty.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub routes: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<String>,
     /// The origins that may use it, of those that the tenant allows; all of those when empty.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub origins: BTreeSet<Origin>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<String>,
     /// The only generation that it may name; with one, nothing can be started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<GenerationId>,
@@ -96,19 +95,16 @@ impl Claims {
     /// Whether the tenant allows the origin is for its object to say.
     #[must_use]
     pub fn allow_origin(&self, origin: Option<&Origin>, own: Option<&Origin>) -> bool {
-        self.origins.is_empty() || origin.or(own).is_some_and(|origin| self.origins.contains(origin))
+        self.origins.is_empty() || origin.or(own).is_some_and(|origin| origin.is_among(&self.origins))
     }
 
-    /// What goes to the tenant's object instead of a key's digest.
-    #[must_use]
-    pub fn credential(&self) -> Credential {
-        Credential::Token(Box::new(TokenCredential {
-            token: self.id.clone(),
-            key: self.key.clone(),
-            may: self.may,
-            routes: self.routes.clone(),
-            generation: self.generation.clone(),
-        }))
+    fn allow_route(&self, route: &str) -> bool {
+        self.routes.is_empty() || self.routes.iter().any(|allowed| allowed == route)
+    }
+
+    /// The text that is signed, and that goes from edge to object. Text and numbers always serialize.
+    fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
     }
 
     /// No longer than a token may live, and not a time that lies before its minting.
@@ -120,31 +116,14 @@ impl Claims {
 
 /// Who asks, as the tenant's object is told: the digest of a key, or what a verified token says.
 ///
-/// The digest is written as it was before there were tokens.
+/// On the wire it is a text in either case: the digest as it was before there were tokens, or the claims as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(try_from = "String", into = "String")]
 pub enum Credential {
     /// A key of the tenant.
     Key(KeyDigest),
     /// A token whose MAC, time and origins the edge has checked.
-    Token(Box<TokenCredential>),
-}
-
-/// The limits of a token that was verified.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct TokenCredential {
-    /// The token's name.
-    pub token: TokenId,
-    /// Id of the key that minted it.
-    pub key: String,
-    /// What it may do.
-    pub may: May,
-    /// Names of its routes; all when empty.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub routes: BTreeSet<String>,
-    /// The only generation that it may name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub generation: Option<GenerationId>,
+    Token(Box<Claims>),
 }
 
 impl Credential {
@@ -153,13 +132,13 @@ impl Credential {
     pub fn name(&self) -> &str {
         match self {
             Self::Key(digest) => &digest.0,
-            Self::Token(token) => token.token.as_str(),
+            Self::Token(token) => token.id.as_str(),
         }
     }
 
     /// The token, if it is one.
     #[must_use]
-    pub fn token(&self) -> Option<&TokenCredential> {
+    pub fn token(&self) -> Option<&Claims> {
         match self {
             Self::Key(_) => None,
             Self::Token(token) => Some(token),
@@ -182,7 +161,7 @@ impl Credential {
     /// # Errors
     /// [`Refusal::RouteNotAllowed`].
     pub fn check_route(&self, route: &str) -> Result<(), Refusal> {
-        if self.token().is_none_or(|token| token.allows_route(route)) { Ok(()) } else { Err(Refusal::RouteNotAllowed) }
+        if self.token().is_none_or(|token| token.allow_route(route)) { Ok(()) } else { Err(Refusal::RouteNotAllowed) }
     }
 
     /// Whether it may ask for the cancellation of a generation that it can see.
@@ -201,7 +180,7 @@ impl Credential {
     #[must_use]
     pub fn sees(&self, generation: &GenerationId, route: &str) -> bool {
         self.token().is_none_or(|token| {
-            token.allows_route(route) && token.generation.as_ref().is_none_or(|only| only == generation)
+            token.allow_route(route) && token.generation.as_ref().is_none_or(|only| only == generation)
         })
     }
 
@@ -223,9 +202,29 @@ impl From<KeyDigest> for Credential {
     }
 }
 
-impl TokenCredential {
-    fn allows_route(&self, route: &str) -> bool {
-        self.routes.is_empty() || self.routes.contains(route)
+impl From<Claims> for Credential {
+    fn from(claims: Claims) -> Self {
+        Self::Token(Box::new(claims))
+    }
+}
+
+impl From<Credential> for String {
+    fn from(credential: Credential) -> Self {
+        match credential {
+            Credential::Key(KeyDigest(digest)) => digest,
+            Credential::Token(claims) => claims.to_json(),
+        }
+    }
+}
+
+impl TryFrom<String> for Credential {
+    type Error = serde_json::Error;
+    fn try_from(text: String) -> Result<Self, serde_json::Error> {
+        if text.starts_with('{') {
+            serde_json::from_str(&text).map(Self::Token)
+        } else {
+            Ok(Self::Key(KeyDigest(text)))
+        }
     }
 }
 
@@ -265,16 +264,12 @@ impl TokenKey {
         Self(hmac_sha256(pepper, &[LABEL]))
     }
 
-    /// Makes the token's text. The one place where it is written.
-    ///
-    /// # Errors
-    /// [`Refusal::InvalidTokenRequest`] when the claims are too large for a header.
-    pub fn mint(&self, claims: &Claims) -> Result<String, Refusal> {
-        let too_large = || Refusal::InvalidTokenRequest { fault: "it names too much for one token".into() };
-        let json = serde_json::to_vec(claims).ok().filter(|json| json.len() <= CLAIMS_MAX_BYTES);
-        let signed = format!("{PREFIX}{}", base64url::encode(&json.ok_or_else(too_large)?));
+    /// Makes the token's text from claims that were [granted](grant). The one place where it is written.
+    #[must_use]
+    pub fn mint(&self, granted: &Granted) -> String {
+        let signed = format!("{PREFIX}{}", base64url::encode(granted.claims.as_bytes()));
         let mac = base64url::encode(&hmac_sha256(&self.0, &[signed.as_bytes()]));
-        Ok(format!("{signed}.{mac}"))
+        format!("{signed}.{mac}")
     }
 
     /// What a token says, if it was minted with this key and still counts. The MAC is checked first, in constant time:
@@ -304,10 +299,10 @@ impl TokenKey {
 pub struct TokenRequest {
     /// Names of the routes that it may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub routes: Option<BTreeSet<String>>,
+    pub routes: Option<Vec<String>>,
     /// The origins that may use it, out of the tenant's `allowed_origins`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub origins: Option<BTreeSet<String>>,
+    pub origins: Option<Vec<String>>,
     /// The only generation that it may name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<String>,
@@ -324,12 +319,12 @@ impl TokenRequest {
     ///
     /// # Errors
     /// [`Refusal::InvalidTokenRequest`] when it is not an object of the known members.
-    pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
+    pub fn parse(body: &str) -> Result<Self, Refusal> {
         // A list would be read member by member, in an order that nobody promised.
-        if !body.trim_ascii_start().starts_with(b"{") {
+        if !body.trim_ascii_start().starts_with('{') {
             return Err(invalid("the body must be a JSON object".into()));
         }
-        serde_json::from_slice(body).map_err(|error| invalid(format!("{error}")))
+        serde_json::from_str(body).map_err(|error| invalid(format!("{error}")))
     }
 
     /// The generation that it names.
@@ -339,6 +334,15 @@ impl TokenRequest {
     pub fn named_generation(&self) -> Result<Option<GenerationId>, Refusal> {
         self.generation.as_deref().map(GenerationId::parse).transpose().map_err(|_| Refusal::NotFound)
     }
+}
+
+/// What a new token says.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Granted {
+    /// [`Claims`] as JSON: the very text that is signed.
+    pub claims: String,
+    /// When the token ends.
+    pub expires_at: UnixMillis,
 }
 
 /// What a grant depends on.
@@ -363,13 +367,13 @@ pub struct GrantContext<'a> {
 ///
 /// # Errors
 /// In this order: [`Refusal::InvalidTokenRequest`] (lifetime, then routes, then origins), [`Refusal::NotFound`] (no such
-/// generation).
+/// generation), [`Refusal::InvalidTokenRequest`] (too large for a header).
 pub fn grant(
     context: &GrantContext<'_>,
     request: &TokenRequest,
     id: TokenId,
     now: UnixMillis,
-) -> Result<Claims, Refusal> {
+) -> Result<Granted, Refusal> {
     let lifetime_s = request.expires_in_s.unwrap_or(LIFETIME_DEFAULT_S);
     if !(1..=LIFETIME_MAX_S).contains(&lifetime_s) {
         return Err(invalid(format!("`expires_in_s` must be from 1 to {LIFETIME_MAX_S}")));
@@ -385,37 +389,49 @@ pub fn grant(
     let expires_at = context.key_expires_at.map_or(wanted, |key_expires_at| wanted.min(key_expires_at));
     let may = request.may.unwrap_or(if generation.is_some() { May::Read } else { May::Run });
     let (tenant, key) = (context.tenant.clone(), context.key.into());
-    Ok(Claims { version: VERSION, id, tenant, key, may, routes, origins, generation, issued_at: now, expires_at })
+    let claims =
+        Claims { version: VERSION, id, tenant, key, may, routes, origins, generation, issued_at: now, expires_at };
+    let claims = claims.to_json();
+    if claims.len() > CLAIMS_MAX_BYTES {
+        return Err(invalid("it names too much for one token".into()));
+    }
+    Ok(Granted { claims, expires_at })
 }
 
 fn invalid(fault: String) -> Refusal {
     Refusal::InvalidTokenRequest { fault }
 }
 
-fn check_count(member: &str, count: usize, most: usize) -> Result<(), Refusal> {
-    if (1..=most).contains(&count) {
-        Ok(())
+/// The names in order, each once.
+fn check_count(member: &str, names: &[String], most: usize) -> Result<Vec<String>, Refusal> {
+    let mut names = names.to_vec();
+    names.sort_unstable();
+    names.dedup();
+    if (1..=most).contains(&names.len()) {
+        Ok(names)
     } else {
         Err(invalid(format!("`{member}` must name 1 to {most}; leave it out for all")))
     }
 }
 
-fn check_routes(context: &GrantContext<'_>, request: &TokenRequest) -> Result<BTreeSet<String>, Refusal> {
-    let Some(routes) = &request.routes else { return Ok(BTreeSet::new()) };
-    check_count("routes", routes.len(), ROUTES_MAX)?;
+fn check_routes(context: &GrantContext<'_>, request: &TokenRequest) -> Result<Vec<String>, Refusal> {
+    let Some(routes) = &request.routes else { return Ok(Vec::new()) };
+    let routes = check_count("routes", routes, ROUTES_MAX)?;
     match routes.iter().find(|route| !context.routes.contains(&route.as_str())) {
         Some(unknown) => Err(invalid(format!("`routes`: there is no route `{unknown}`"))),
-        None => Ok(routes.clone()),
+        None => Ok(routes),
     }
 }
 
-fn check_origins(context: &GrantContext<'_>, request: &TokenRequest) -> Result<BTreeSet<Origin>, Refusal> {
-    let Some(origins) = &request.origins else { return Ok(BTreeSet::new()) };
-    check_count("origins", origins.len(), ORIGINS_MAX)?;
-    let check = |text: &String| match Origin::parse(text) {
-        Ok(origin) if origin.is_among(context.allowed_origins) => Ok(origin),
-        Ok(origin) => Err(invalid(format!("`origins`: `{origin}` is not among the tenant's allowed_origins"))),
-        Err(fault) => Err(invalid(format!("`origins`: `{text}` is no origin: {fault}"))),
-    };
-    origins.iter().map(check).collect()
+fn check_origins(context: &GrantContext<'_>, request: &TokenRequest) -> Result<Vec<String>, Refusal> {
+    let Some(origins) = &request.origins else { return Ok(Vec::new()) };
+    let origins = check_count("origins", origins, ORIGINS_MAX)?;
+    for text in &origins {
+        match Origin::parse(text) {
+            Ok(origin) if origin.is_among(context.allowed_origins) => {}
+            Ok(_) => return Err(invalid(format!("`origins`: `{text}` is not among the tenant's allowed_origins"))),
+            Err(fault) => return Err(invalid(format!("`origins`: `{text}` is no origin: {fault}"))),
+        }
+    }
+    Ok(origins)
 }

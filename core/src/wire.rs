@@ -10,6 +10,7 @@ pub use books::{
     BooksCall, BooksReply, GenerationFilter, HoldName, LedgerFilter, PAGE_DEFAULT, PAGE_MAX, Paging, RecordsOf, Span,
 };
 
+use crate::config::{Condition, ConfigCheck, ConfigEntry, ConfigFault, ConfigVersion, TrialRequest};
 use crate::ids::{AttemptId, GenerationId, Identity, TenantId, TokenId};
 use crate::key::KeyDigest;
 use crate::ledger::Posting;
@@ -22,9 +23,9 @@ use crate::tenant::account::{AccountView, Authority, KeyView, NewKey, Status};
 use crate::tenant::books::ReservationBooks;
 use crate::tenant::{Admit, Admitted, Extend};
 use crate::time::UnixMillis;
-use crate::token::{Claims, Credential, TokenRequest};
+use crate::token::{Credential, Granted};
 use crate::view::{BalanceView, GenerationView};
-use crate::webhook::{DeliveryView, Notice, StateName, WebhookView};
+use crate::webhook::{Notice, StateName};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -72,8 +73,8 @@ pub enum TenantCall {
         key: KeyDigest,
         /// The token's name, made at the edge.
         id: TokenId,
-        /// What is asked for.
-        request: Box<TokenRequest>,
+        /// What is asked for: a [`crate::token::TokenRequest`] as the caller wrote it.
+        request: String,
     },
     /// An operator, or a key of role `admin`, acts on the account. The tenant that does not exist is refused, unless it
     /// is created.
@@ -121,7 +122,7 @@ pub enum TenantCall {
 
 /// What can be done with a tenant's webhook. Where it points is configured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "webhook", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum WebhookCall {
     /// Its state.
     Show,
@@ -187,13 +188,36 @@ pub enum AccountCall {
         /// Which.
         id: String,
     },
-    /// Replace the configuration.
+    /// Replace the configuration. The same document put again is the same version.
     PutConfig {
         /// The document.
         document: String,
+        /// What must hold.
+        condition: Condition,
     },
-    /// The configuration.
-    ShowConfig,
+    /// A version of the configuration.
+    ShowConfig {
+        /// Which; the current one when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<u64>,
+    },
+    /// The versions, the latest first.
+    ListConfigs {
+        /// From before this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<u64>,
+        /// At most so many.
+        limit: u32,
+    },
+    /// What is wrong with a document, and which route would take a request? Nothing is stored.
+    CheckConfig {
+        /// The document; the current one when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        document: Option<String>,
+        /// The request.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<TrialRequest>,
+    },
 }
 
 /// The answer of a TenantObject.
@@ -217,7 +241,7 @@ pub enum TenantReply {
     /// What the books say.
     Books(Box<BooksReply>),
     /// What the token says that may be minted; the edge signs it.
-    Granted(Box<Claims>),
+    Granted(Granted),
     /// The account after a call on it.
     Account(Box<AccountView>),
     /// The keys of the tenant, or the one that was issued or revoked.
@@ -225,23 +249,28 @@ pub enum TenantReply {
         /// In the order in which they were issued.
         keys: Vec<KeyView>,
     },
-    /// The configuration.
-    Config {
-        /// Its version; 0 before the first.
-        version: u64,
-        /// The document.
-        document: String,
+    /// A version of the configuration; 0 before the first.
+    Config(Box<ConfigVersion>),
+    /// The configuration is in force, now or before.
+    ConfigPut {
+        /// Its version.
+        entry: ConfigEntry,
+        /// What works, and hardly as it was meant.
+        warnings: Vec<ConfigFault>,
     },
+    /// Versions of the configuration.
+    Configs {
+        /// The latest first.
+        entries: Vec<ConfigEntry>,
+    },
+    /// A document was checked; one with errors was not stored.
+    ConfigChecked(Box<ConfigCheck>),
     /// Every posting is applied, now or before.
     Settled,
-    /// The webhook after a call on it.
-    Webhook(Box<WebhookView>),
-    /// Events on their way, delivered or dead.
-    Deliveries {
-        /// In the order in which they were told.
-        deliveries: Vec<DeliveryView>,
-        /// There are more behind them.
-        has_more: bool,
+    /// The webhook, or deliveries, as the API shows them; see [`crate::webhook::view`].
+    Webhook {
+        /// JSON.
+        document: String,
     },
     /// What was told is noted, now or before, or nobody is to be told.
     Noted,
@@ -516,6 +545,19 @@ mod tests {
             serde_json::to_string(&refused).unwrap(),
             r#"{"reply":"refused","refusal":{"refusal":"concurrency_exceeded","limit":2}}"#
         );
+        let asked = r#"{"call":"authenticate","key":"ab","generation":null}"#;
+        let call = TenantCall::Authenticate { key: KeyDigest("ab".into()).into(), generation: None };
+        assert_eq!(serde_json::to_string(&call).unwrap(), asked, "a key as before there were tokens");
+        assert_eq!(serde_json::from_str::<TenantCall>(asked).unwrap(), call);
+        let minting = r#"{"call":"mint_token","key":"ab","id":"tok_01010101010101010101010101010101","request":"{}"}"#;
+        let call = serde_json::from_str::<TenantCall>(minting).unwrap();
+        assert_eq!(serde_json::to_string(&call).unwrap(), minting);
+        let notify =
+            r#"{"call":"notify","notices":[{"id":"evt_1_2_expired","type":"generation.expired","at":1,"body":"{}"}]}"#;
+        let call = serde_json::from_str::<TenantCall>(notify).unwrap();
+        assert_eq!(serde_json::to_string(&call).unwrap(), notify);
+        let action = WebhookCall::Replay { id: "evt_1".into() };
+        assert_eq!(serde_json::to_string(&action).unwrap(), r#"{"replay":{"id":"evt_1"}}"#);
         let settle = TenantCall::Settle { postings: Vec::new(), run: None };
         assert_eq!(serde_json::to_string(&settle).unwrap(), r#"{"call":"settle","postings":[]}"#);
         assert_eq!(serde_json::from_str::<TenantCall>(r#"{"call":"settle","postings":[]}"#).unwrap(), settle);

@@ -34,9 +34,10 @@ mod usage;
 #[path = "tenant/world.rs"]
 mod world;
 
+use holdfast_core::economics::Workload;
 use holdfast_core::ids::{AttemptId, TenantId};
 use holdfast_core::ledger::{Posting, PostingKind, ReasonCode};
-use holdfast_core::policy::OnDisconnect;
+use holdfast_core::policy::{OnDisconnect, OnExpiry, OnInterruption, SlotOnExpiry};
 use holdfast_core::refusal::Refusal;
 use holdfast_core::tenant::account::Status;
 use holdfast_core::tenant::{Admit, HoldState, due_after_start};
@@ -192,6 +193,48 @@ fn terms_are_the_first_matching_route_within_its_caps() {
     assert!(!terms(|call| call.streaming = false).strip_usage);
     assert_eq!(terms(|call| call.max_output_tokens = Some(5_000)).max_output_tokens, 50, "lowered to the route's cap");
     assert_eq!(terms(|call| call.choices = 0).output_bound_tokens, 10, "at least one choice");
+}
+
+/// Slots are limited per tenant and per route: a full route leaves the others alone, and a slot comes back with its hold.
+#[test]
+fn a_route_has_slots_of_its_own() {
+    let routes = r#"{"name":"narrow","match":{"model":"mini*"},"provider":"p","max_output_tokens":10,"concurrency":2},
+         {"name":"wide","provider":"p","max_output_tokens":10}"#;
+    let mut world = World::new(config(1_000, 1_000, 4, routes));
+    let mini = |n: u8| Admit { model: "mini".into(), ..request(n, 20) };
+    world.admit(&mini(1), START).unwrap();
+    world.admit(&mini(2), START).unwrap();
+    assert_eq!(world.admit(&mini(3), START), Err(Refusal::ConcurrencyExceeded { limit: 2 }));
+    assert_eq!(world.admit(&request(4, 20), START).unwrap().terms.route, "wide");
+    world.settle(&settled(1, 5), START).unwrap();
+    world.admit(&mini(3), START).unwrap();
+    world.admit(&request(5, 20), START).unwrap();
+    assert_eq!(
+        world.admit(&mini(6), START),
+        Err(Refusal::ConcurrencyExceeded { limit: 4 }),
+        "the tenant's comes first"
+    );
+}
+
+/// Design 11: every policy of the route is pinned, with the presets of its workload; without a match the default route.
+#[test]
+fn terms_have_the_policies_of_their_route() {
+    let routes = r#"{"name":"night","match":{"workload":"batch"},"provider":"p","on_expiry":{"credit":"escalate","slot":"release"},
+         "on_interruption":"quarantine","escalate_above_micros":7,"expected_ms":5000,
+         "retention_s":9,"observation_ms":11}"#;
+    let mut world = World::new(config(1_000_000, 1_000_000, 4, routes));
+    let night = Admit { workload: Some(Workload::Batch), ..request(1, 20) };
+    assert_eq!(world.admit(&request(1, 20), START), Err(Refusal::NoRoute), "it names no workload");
+    let terms = world.admit(&night, START).unwrap().terms;
+    assert_eq!((terms.workload, terms.grace_ms, terms.total_ms), (Workload::Batch, 60_000, 1_800_000));
+    assert_eq!((terms.on_expiry, terms.slot_on_expiry), (Some(OnExpiry::Escalate), SlotOnExpiry::Release));
+    assert_eq!((terms.on_interruption, terms.escalate_above), (OnInterruption::Quarantine, Some(micros(7))));
+    assert_eq!((terms.expected_ms, terms.retention_s, terms.observation_ms), (Some(5_000), 9, 11));
+    assert_eq!(terms.config_version, 7);
+
+    world.config.default_route = Some("night".into());
+    let terms = world.admit(&request(2, 20), START).unwrap().terms;
+    assert_eq!((terms.route.as_str(), terms.workload), ("night", Workload::Batch));
 }
 
 /// Invariant 8: a grant is given once under its id; under another amount it is refused.

@@ -14,7 +14,7 @@ import { background, stop, untilGone } from '../../scripts/lib/children.mjs';
 import { freePort, untilHealthy } from '../../scripts/lib/http.mjs';
 import { inRoot, workerdBinary } from '../../scripts/lib/paths.mjs';
 import { createTenant } from '../../scripts/lib/tenants.mjs';
-import { demoKey, demoTenant, localVars } from '../../scripts/local-vars.mjs';
+import { clientKey, demoKey, demoTenant, keyDigest, localVars } from '../../scripts/local-vars.mjs';
 import { writeConfig } from '../../scripts/workerd-config.mjs';
 
 const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome-stable', 'google-chrome'];
@@ -54,7 +54,17 @@ async function startSimulator() {
   return { child, origin: /http:\/\/\S+/.exec(line)[0] };
 }
 
-/** Serves the product; `origin` and `key` for clients, `upstreamCalls(tag)` for what the provider saw. */
+/** A tenant like the demo's, with other settings, and its key. */
+function tenantLike(demo, pepper, id, config) {
+  const key = clientKey(id, '0123456789abcdef0123456789abcdef');
+  const keys = [{ digest: keyDigest(pepper, key), role: 'admin' }];
+  return { key, tenant: { ...demo, id, keys, config: { ...demo.config, ...config } } };
+}
+
+/**
+ * Serves the product; `origin` and `key` for clients, `upstreamCalls(tag)` for what the provider saw, `createTenant(id,
+ * config)` for one more tenant, whose key it returns.
+ */
 export async function startWorld() {
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-browser-'));
   const simulator = await startSimulator();
@@ -65,8 +75,14 @@ export async function startWorld() {
   const server = background(workerdBinary(), ['serve', config]);
   const origin = `http://127.0.0.1:${port}`;
   await untilHealthy(`${origin}/healthz`, { gone: untilGone(server, 'workerd') });
-  await createTenant(origin, vars.OPERATOR_KEY, demoTenant(vars.KEY_PEPPER));
+  const demo = demoTenant(vars.KEY_PEPPER);
+  await createTenant(origin, vars.OPERATOR_KEY, demo);
   return {
+    async createTenant(id, config) {
+      const { key, tenant } = tenantLike(demo, vars.KEY_PEPPER, id, config);
+      await createTenant(origin, vars.OPERATOR_KEY, tenant);
+      return key;
+    },
     origin,
     key: demoKey(),
     upstreamCalls: async () => (await fetch(`${simulator.origin}/__log`)).json(),

@@ -41,6 +41,7 @@ use serde::{Deserialize, Serialize};
 
 /// A share in thousandths, from 0 to 1000.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(extend("maximum" = 1_000)))]
 #[serde(try_from = "u16", into = "u16")]
 pub struct PerMille(u16);
 
@@ -97,16 +98,24 @@ impl From<PerMille> for u16 {
 
 /// What a route makes, by the three properties of seed 4. Absent: not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(description = "What a route makes. What is left out is not known."))]
 #[serde(default, deny_unknown_fields)]
 pub struct Artifact {
     /// First property: it takes long enough that a user will look away from it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(description = "It takes long enough that a user will look away from it."))]
     pub long: Option<bool>,
     /// Second property: the output has a home in the product that is not the streaming view.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(description = "The output has a home in the product that is not the streaming view.")
+    )]
     pub has_home: Option<bool>,
     /// The user can cheaply make it again by asking again. The third property holds when this is *false*.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(description = "The user can cheaply make it again by asking again."))]
     pub reproducible: Option<bool>,
 }
 
@@ -141,6 +150,8 @@ impl Artifact {
 /// request "may call for a different cancellation threshold than a long-running batch job", and agentic work needs
 /// attention to effects outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(description = "What kind of work it is."))]
 #[serde(rename_all = "snake_case")]
 pub enum Workload {
     /// Somebody reads along.

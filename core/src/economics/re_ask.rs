@@ -90,5 +90,10 @@ fn is_over(since: UnixMillis, now: UnixMillis) -> bool {
 
 fn latest_asked_again_by(runs: &[Run], later: &Run) -> Option<usize> {
     let candidates = runs.iter().enumerate().filter(|(_, run)| run.is_asked_again_by(later));
-    candidates.max_by_key(|(index, run)| (run.started_at, *index)).map(|(index, _)| index)
+    // Of two that were started at once the one that was left later: nothing may hang on the order of the rows.
+    let left_at = |run: &Run| match run.departure {
+        Some(Departure::Cancelled { disconnected_at }) => disconnected_at,
+        Some(Departure::Detached { .. }) | None => UnixMillis(0),
+    };
+    candidates.max_by_key(|(index, run)| (run.started_at, left_at(run), *index)).map(|(index, _)| index)
 }

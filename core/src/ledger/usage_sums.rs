@@ -95,19 +95,15 @@ impl GroupBy {
 }
 
 /// What the lines of a group have in common; absent what was not asked for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKey {
     /// `2026-11-29`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub day: Option<String>,
     /// The route.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
     /// The model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// As what they are charged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disposition: Option<ChargedAs>,
     /// The price list.
     pub price_version: String,
@@ -131,7 +127,7 @@ fn day(at: UnixMillis) -> String {
 }
 
 /// The sum of a group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GroupSum {
     /// How many lines.
     pub lines: u64,
@@ -148,12 +144,56 @@ pub struct GroupSum {
 /// A group with its sum.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct UsageGroup {
-    /// What its lines have in common.
-    #[serde(flatten)]
-    pub key: GroupKey,
-    /// Their sum.
-    #[serde(flatten)]
-    pub sum: GroupSum,
+    /// See [`GroupKey::day`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub day: Option<String>,
+    /// See [`GroupKey::route`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route: Option<String>,
+    /// See [`GroupKey::model`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// See [`GroupKey::disposition`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disposition: Option<ChargedAs>,
+    /// See [`GroupKey::price_version`].
+    pub price_version: String,
+    /// See [`GroupSum::lines`].
+    pub lines: u64,
+    /// See [`GroupSum::charged_micros`].
+    pub charged_micros: Micros,
+    /// See [`GroupSum::refunded_micros`].
+    pub refunded_micros: Micros,
+    /// See [`GroupSum::amount_micros`].
+    pub amount_micros: SignedMicros,
+    /// See [`GroupSum::estimated_micros`].
+    pub estimated_micros: SignedMicros,
+}
+
+impl UsageGroup {
+    fn of(key: GroupKey, sum: GroupSum) -> Self {
+        let GroupKey { day, route, model, disposition, price_version } = key;
+        let GroupSum { lines, charged_micros, refunded_micros, amount_micros, estimated_micros } = sum;
+        Self {
+            day,
+            route,
+            model,
+            disposition,
+            price_version,
+            lines,
+            charged_micros,
+            refunded_micros,
+            amount_micros,
+            estimated_micros,
+        }
+    }
+
+    fn into_parts(self) -> (GroupKey, GroupSum) {
+        let Self { day, route, model, disposition, price_version, .. } = self;
+        let Self { lines, charged_micros, refunded_micros, amount_micros, estimated_micros, .. } = self;
+        let sum = GroupSum { lines, charged_micros, refunded_micros, amount_micros, estimated_micros };
+        (GroupKey { day, route, model, disposition, price_version }, sum)
+    }
 }
 
 /// Why there is no report.
@@ -176,11 +216,11 @@ impl From<MoneyError> for SumError {
 pub struct UsageSums(BTreeMap<GroupKey, GroupSum>);
 
 impl UsageSums {
-    /// Adds a line.
+    /// Adds a line. Who adds has a bound of its own on lines.
     ///
     /// # Errors
-    /// See [`SumError`].
-    pub fn add(&mut self, line: &InvoiceLine, by: GroupBy) -> Result<(), SumError> {
+    /// [`MoneyError`] when a sum leaves its range.
+    pub fn add(&mut self, line: &InvoiceLine, by: GroupBy) -> Result<(), MoneyError> {
         let size = Micros::new(line.amount.get().unsigned_abs())?;
         let refund = line.amount < SignedMicros::ZERO;
         let sum = GroupSum {
@@ -190,29 +230,33 @@ impl UsageSums {
             amount_micros: line.amount,
             estimated_micros: if line.estimated { line.amount } else { SignedMicros::ZERO },
         };
-        self.merge_one(GroupKey::of(line, by), sum)
+        self.plus(GroupKey::of(line, by), sum)
     }
 
-    /// Adds sums of other lines.
+    /// Adds sums of other lines to a report.
     ///
     /// # Errors
     /// See [`SumError`].
     pub fn merge(&mut self, groups: Vec<UsageGroup>) -> Result<(), SumError> {
-        groups.into_iter().try_for_each(|group| self.merge_one(group.key, group.sum))
+        for group in groups {
+            let (key, sum) = group.into_parts();
+            self.plus(key, sum)?;
+            if self.0.len() > GROUPS_MAX {
+                return Err(SumError::TooManyGroups);
+            }
+        }
+        Ok(())
     }
 
     /// The groups in the order of day, route, model, disposition, price version.
     #[must_use]
     pub fn into_groups(self) -> Vec<UsageGroup> {
-        self.0.into_iter().map(|(key, sum)| UsageGroup { key, sum }).collect()
+        self.0.into_iter().map(|(key, sum)| UsageGroup::of(key, sum)).collect()
     }
 
-    fn merge_one(&mut self, key: GroupKey, sum: GroupSum) -> Result<(), SumError> {
-        let known = self.0.get(&key).copied();
-        if known.is_none() && self.0.len() >= GROUPS_MAX {
-            return Err(SumError::TooManyGroups);
-        }
-        self.0.insert(key, known.unwrap_or_default().plus(&sum)?);
+    fn plus(&mut self, key: GroupKey, sum: GroupSum) -> Result<(), MoneyError> {
+        let known = self.0.get(&key).copied().unwrap_or_default();
+        self.0.insert(key, known.plus(&sum)?);
         Ok(())
     }
 }

@@ -23,7 +23,7 @@ use crate::ids::Identity;
 use crate::ledger::ReasonCode;
 use crate::money::Micros;
 use crate::time::UnixMillis;
-use crate::webhook::event::{About, EventType, Notice, ROUTE_MAX_CHARS};
+use crate::webhook::event::{About, EventType, Notice};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -88,32 +88,33 @@ impl Reservation {
             settlement: self.settlement,
             reason: reason.unwrap_or(ReasonCode::OutcomeOpen),
             cost_micros: self.cost,
-            usage: self.usage,
+            estimated: self.usage.is_some_and(|usage| !usage.is_exact()),
+            usage: self.usage.map(|usage| *usage.usage()),
             review,
             ..about(&self.identity, &self.terms.route)
         };
-        Notice { id: notice_id(&self.identity, self.version, kind), kind, at: now, about }
+        Notice::of(notice_id(&self.identity, self.version, kind), kind, now, &about)
     }
 }
 
 impl Tombstone {
     fn notice(&self, now: UnixMillis) -> Notice {
         let kind = EventType::Failed;
-        let about = about(&self.identity, &self.terms.route);
-        Notice { id: notice_id(&self.identity, 0, kind), kind, at: now, about }
+        Notice::of(notice_id(&self.identity, 0, kind), kind, now, &about(&self.identity, &self.terms.route))
     }
 }
 
 /// What is told of a generation that never ran.
-fn about(identity: &Identity, route: &str) -> About {
+const fn about<'a>(identity: &'a Identity, route: &'a str) -> About<'a> {
     About {
-        generation_id: identity.generation.clone(),
-        reservation_id: identity.reservation.clone(),
-        route: route.chars().take(ROUTE_MAX_CHARS).collect(),
+        generation_id: &identity.generation,
+        reservation_id: &identity.reservation,
+        route,
         lifecycle: Lifecycle::Failed,
         settlement: Settlement::Released,
         reason: ReasonCode::NeverStarted,
         cost_micros: Some(Micros::ZERO),
+        estimated: false,
         usage: None,
         review: None,
     }

@@ -156,6 +156,7 @@ impl Reservation {
         };
         let cost = usage.map_or(Ok(Micros::ZERO), |usage| self.charge_for(usage))?;
         let mut ended = self.clone();
+        ended.learn(end, now);
         ended.attempt.accounted = accounted.or(self.attempt.accounted);
         let postings = ended.resolving_postings(usage, cost, verdict.ended.reason, now);
         let settlement = if usage.is_some() { Settlement::Committed } else { Settlement::Released };

@@ -3,11 +3,12 @@
 use super::account::{Account, Status};
 use super::runs::{RouteMeasures, RunRow, RunStart, auto_terms};
 use super::{Hold, HoldState, IdempotencyRow, PeriodState, PostedRows, TenantState, period_key, post};
-use crate::config::{Limits, Provider, TenantConfig};
+use crate::config::{Facts, Limits, Provider, TenantConfig, provider_of};
+use crate::economics::Workload;
 use crate::ids::{AttemptId, Identity};
 use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
 use crate::money::Micros;
-use crate::policy::{OnDisconnect, OnInterruption, Owner, Route, SlotOnExpiry, Terms};
+use crate::policy::{OnDisconnect, Route, Terms, resolve_on_disconnect};
 use crate::refusal::Refusal;
 use crate::time::UnixMillis;
 use crate::token::Credential;
@@ -47,6 +48,9 @@ pub struct Admit {
     pub on_disconnect: Option<OnDisconnect>,
     /// The client's idempotency key.
     pub idempotency_key: Option<String>,
+    /// The kind of work that the client says it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<Workload>,
     /// Who asks what, in keyed hashes: for the re-ask rate of the route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunStart>,
@@ -79,6 +83,8 @@ pub struct AdmitContext<'a> {
     pub same_generation: Option<&'a Hold>,
     /// The row of the same idempotency scope, if there is one, with its hold.
     pub same_key: Option<(&'a IdempotencyRow, &'a Hold)>,
+    /// Slots in use of the request's route (see [`route_of`]). Only read where the route has a limit of its own.
+    pub route_slots: u32,
     /// What the recent runs of the request's route come to: see [`route_of`].
     pub measures: Option<&'a RouteMeasures>,
 }
@@ -135,7 +141,7 @@ pub struct AdmissionRows {
 /// [`Refusal::RouteNotAllowed`] (of the recorded answer), [`Refusal::Suspended`] (a recorded answer is given to a
 /// suspended tenant too), [`Refusal::NoRoute`], [`Refusal::RouteNotAllowed`], [`Refusal::Unavailable`] (the route's
 /// provider is not configured), [`Refusal::OverrideNotAllowed`], [`Refusal::ModelNotPriced`], [`Refusal::AmountOutOfRange`] (of the
-/// worst case), [`Refusal::BudgetExhausted`], [`Refusal::ConcurrencyExceeded`].
+/// worst case), [`Refusal::BudgetExhausted`], [`Refusal::ConcurrencyExceeded`] (of the tenant, of the route).
 pub fn admit(
     context: &AdmitContext<'_>,
     admit: &Admit,
@@ -156,10 +162,15 @@ pub fn admit(
     if context.account.status == Status::Suspended {
         return Err(Refusal::Suspended);
     }
-    let terms = terms(context, admit)?;
+    let route = route_of(context.config, admit).ok_or(Refusal::NoRoute)?;
+    admit.key.check_route(&route.name)?;
+    let terms = terms(context, route, admit)?;
     check_budget(context.config, context.tenant, context.period, terms.hold)?;
     if context.tenant.slots_in_use >= context.config.concurrency {
         return Err(Refusal::ConcurrencyExceeded { limit: context.config.concurrency });
+    }
+    if let Some(limit) = route.concurrency.filter(|limit| context.route_slots >= *limit) {
+        return Err(Refusal::ConcurrencyExceeded { limit });
     }
 
     // From here the admission succeeds unless an amount leaves its range.
@@ -220,25 +231,21 @@ pub(super) fn check_budget(
     if over_credit || over_period { Err(Refusal::BudgetExhausted) } else { Ok(()) }
 }
 
-/// The route that takes a request: the first that matches.
+/// The route that takes a request: the first that matches, else the default route.
 #[must_use]
 pub fn route_of<'a>(config: &'a TenantConfig, admit: &Admit) -> Option<&'a Route> {
-    config.routes.iter().find(|route| route.matches.matches(&admit.path, &admit.model, &admit.headers))
+    let facts = Facts { path: &admit.path, model: &admit.model, headers: &admit.headers, workload: admit.workload };
+    config.choose(&facts).map(|(_, route, _)| route)
 }
 
-fn terms(context: &AdmitContext<'_>, admit: &Admit) -> Result<Terms, Refusal> {
-    let route = route_of(context.config, admit).ok_or(Refusal::NoRoute)?;
-    admit.key.check_route(&route.name)?;
-    let provider = context
-        .providers
-        .iter()
-        .find(|provider| provider.name == route.provider)
-        .ok_or_else(|| Refusal::Unavailable { what: format!("provider `{}` is not configured", route.provider) })?;
-    let on_disconnect = resolve_policy(route, admit)?;
+fn terms(context: &AdmitContext<'_>, route: &Route, admit: &Admit) -> Result<Terms, Refusal> {
+    let provider = provider_of(context.providers, &route.provider)?;
+    let policies = route.policies();
+    let on_disconnect = resolve_on_disconnect(&policies, admit.on_disconnect)?;
     let price =
         provider.prices.price_of(&admit.model).ok_or_else(|| Refusal::ModelNotPriced { model: admit.model.clone() })?;
     let max_output_tokens =
-        admit.max_output_tokens.map_or(route.max_output_tokens, |wanted| wanted.min(route.max_output_tokens));
+        admit.max_output_tokens.map_or(policies.max_output_tokens, |wanted| wanted.min(policies.max_output_tokens));
     let output_bound_tokens = max_output_tokens.saturating_mul(u64::from(admit.choices.max(1)));
     Ok(Terms {
         config_version: context.account.config_version,
@@ -248,17 +255,17 @@ fn terms(context: &AdmitContext<'_>, admit: &Admit) -> Result<Terms, Refusal> {
         path: admit.path.clone(),
         model: admit.model.clone(),
         streaming: admit.streaming,
-        owner: route.owner,
+        owner: policies.owner,
         on_disconnect,
-        grace_ms: if route.owner == Owner::Edge { 0 } else { route.grace_ms },
-        keep_partial: route.keep_partial,
-        lease_ms: route.lease_ms,
-        first_byte_ms: route.first_byte_ms,
-        idle_ms: route.idle_ms,
-        total_ms: route.total_ms,
-        observation_ms: route.observation_ms,
-        retention_s: route.retention_s,
-        strip_usage: admit.streaming && route.include_usage && !admit.include_usage,
+        grace_ms: policies.grace_ms,
+        keep_partial: policies.keep_partial,
+        lease_ms: policies.lease_ms,
+        first_byte_ms: policies.first_byte_ms,
+        idle_ms: policies.idle_ms,
+        total_ms: policies.total_ms,
+        observation_ms: policies.observation_ms,
+        retention_s: policies.retention_s,
+        strip_usage: admit.streaming && policies.include_usage && !admit.include_usage,
         max_output_tokens,
         input_bound_tokens: admit.body_bytes,
         output_bound_tokens,
@@ -267,22 +274,15 @@ fn terms(context: &AdmitContext<'_>, admit: &Admit) -> Result<Terms, Refusal> {
         // The most that it can cost: every byte of the body an input token, every output token used.
         hold: price.worst_case(admit.body_bytes, output_bound_tokens)?,
         capabilities: provider.dialect.capabilities(),
-        on_expiry: None,
-        slot_on_expiry: SlotOnExpiry::default(),
-        on_interruption: OnInterruption::default(),
-        escalate_above: None,
-        watch_ms: 0,
-        expected_ms: route.expected_ms,
-        auto: Some(auto_terms(route, admit.body_bytes, output_bound_tokens, context.measures)),
+        on_expiry: policies.on_expiry.credit,
+        slot_on_expiry: policies.on_expiry.slot,
+        on_interruption: policies.on_interruption,
+        escalate_above: policies.escalate_above_micros,
+        watch_ms: policies.watch_ms,
+        expected_ms: policies.expected_ms,
+        workload: policies.workload,
+        auto: Some(auto_terms(&policies, admit.body_bytes, output_bound_tokens, context.measures)),
     })
-}
-
-fn resolve_policy(route: &Route, admit: &Admit) -> Result<OnDisconnect, Refusal> {
-    match admit.on_disconnect {
-        None => Ok(route.on_disconnect),
-        Some(wanted) if wanted == route.on_disconnect || route.allow_override => Ok(wanted),
-        Some(_) => Err(Refusal::OverrideNotAllowed),
-    }
 }
 
 impl PeriodState {

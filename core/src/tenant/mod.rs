@@ -95,6 +95,12 @@ pub enum HoldState {
 }
 
 impl HoldState {
+    /// The state of that name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Open, Self::Settled, Self::Released].into_iter().find(|state| state.as_str() == name)
+    }
+
     /// The name in rows and the API.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

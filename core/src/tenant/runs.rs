@@ -8,7 +8,7 @@ use crate::economics::{
 };
 use crate::ids::{GenerationId, TenantId, to_hex};
 use crate::key::{derived_key, hmac_sha256};
-use crate::policy::{OnDisconnect, Route, Terms};
+use crate::policy::{OnDisconnect, Policies, Terms};
 use crate::reservation::{Lifecycle, RunEnd};
 use crate::time::UnixMillis;
 use crate::usage::Metered;
@@ -202,22 +202,22 @@ pub fn measure(rows: &[RunRow], now: UnixMillis) -> RouteMeasures {
 /// Without either it is not known, and counts for nothing.
 #[must_use]
 pub fn auto_terms(
-    route: &Route,
+    policies: &Policies,
     body_bytes: u64,
     output_bound_tokens: u64,
     measures: Option<&RouteMeasures>,
 ) -> AutoTerms {
     let means = measures.and_then(RouteMeasures::means);
-    let lost_ms = means.map(|(_, duration_ms)| duration_ms).or(route.expected_ms);
-    let user_time = route.user_minute_micros.zip(lost_ms);
+    let lost_ms = means.map(|(_, duration_ms)| duration_ms).or(policies.expected_ms);
+    let user_time = policies.user_minute_micros.zip(lost_ms);
     let (expected_output_tokens, expected_from) = match means {
         Some((output_tokens, _)) => (output_tokens.min(output_bound_tokens), ExpectedFrom::Measured),
         None => (output_bound_tokens, ExpectedFrom::OutputLimit),
     };
     AutoTerms {
-        artifact: route.artifact.or_expected(route.workload, route.expected_ms),
+        artifact: policies.artifact,
         measured: measures.map(|measures| measures.re_ask).unwrap_or_default(),
-        prior_per_mille: route.re_ask_prior_per_mille,
+        prior_per_mille: policies.re_ask_prior_per_mille,
         user_time: user_time.map(|(minute_micros, lost_ms)| UserTime { minute_micros, lost_ms }),
         input_tokens: estimated_tokens(body_bytes),
         expected_output_tokens,

@@ -15,10 +15,10 @@ use crate::time::UnixMillis;
 use crate::usage::Metered;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Balances with their unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct BalancesView {
     /// Credit given.
     pub granted_micros: Micros,
@@ -36,7 +36,7 @@ impl From<&Balances> for BalancesView {
 }
 
 /// A movement: the posting as it was decided, and what it did.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct LedgerEntryView {
     /// `ledger_entry`.
     pub object: String,
@@ -101,7 +101,7 @@ impl LedgerEntryView {
 }
 
 /// A billable amount.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct InvoiceLineView {
     /// Its id: that of its posting.
     pub id: String,
@@ -172,7 +172,7 @@ impl InvoiceLineView {
 }
 
 /// What one attempt consumed, by one observation.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct UsageRecordView {
     /// Its id.
     pub id: String,
@@ -220,7 +220,7 @@ impl From<UsageRecord> for UsageRecordView {
 }
 
 /// What the tenant knows of a generation, without asking it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct GenerationSummary {
     /// Its id.
     pub id: GenerationId,
@@ -271,7 +271,7 @@ impl From<&Hold> for GenerationSummary {
 }
 
 /// A check of the books, as far as it has come.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct LedgerCheckView {
     /// `ledger.check`.
     pub object: String,

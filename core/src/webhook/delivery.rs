@@ -87,7 +87,7 @@ pub enum DeadReason {
 
 /// Where it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum DeliveryState {
     /// On its way.
     Pending {
@@ -155,7 +155,7 @@ impl DeliveryState {
 
 /// What came of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// The receiver answered.
     Status {
@@ -180,13 +180,27 @@ pub enum Answer {
     Lost,
 }
 
+impl Answer {
+    /// The name in the API.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Status { .. } => "status",
+            Self::TimedOut => "timed_out",
+            Self::Unreachable => "unreachable",
+            Self::UrlRefused { .. } => "url_refused",
+            Self::NoSecret => "no_secret",
+            Self::Lost => "lost",
+        }
+    }
+}
+
 /// The last attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Attempt {
     /// When it was begun.
     pub at: UnixMillis,
     /// What came of it.
-    #[serde(flatten)]
     pub answer: Answer,
 }
 
@@ -196,7 +210,6 @@ pub struct Delivery {
     /// Which event.
     pub event_id: String,
     /// Where it stands.
-    #[serde(flatten)]
     pub state: DeliveryState,
     /// Attempts begun in this schedule.
     pub attempts: u32,

@@ -17,29 +17,30 @@ pub enum DisabledBecause {
     Gone,
 }
 
-/// Whether it is told.
+/// An endpoint gets nothing until somebody enables it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(tag = "status", rename_all = "snake_case")]
-pub enum EndpointStatus {
-    /// It is told.
-    Active,
-    /// It is not, until somebody enables it.
-    Disabled {
-        /// Since when.
-        since: UnixMillis,
-        /// Why.
-        why: DisabledBecause,
-    },
+pub struct Disabled {
+    /// Since when.
+    pub since: UnixMillis,
+    /// Why.
+    pub why: DisabledBecause,
 }
 
 /// A webhook as the tenant's configuration has it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(description = "Where the tenant is told what became of its generations."))]
 #[serde(deny_unknown_fields)]
 pub struct WebhookConfig {
     /// The URL; see [`check_url`].
+    #[cfg_attr(
+        feature = "schema",
+        schemars(length(min = 1, max = 2048), description = "A public host by https, without user and fragment.")
+    )]
     pub url: String,
     /// The types that are wanted; all of them when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(extend("uniqueItems" = true)))]
     pub events: Vec<EventType>,
 }
 
@@ -51,9 +52,9 @@ pub struct Endpoint {
     /// The types that are wanted; all of them when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventType>,
-    /// Whether it is told.
-    #[serde(flatten)]
-    pub status: EndpointStatus,
+    /// It is not told at present.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disabled: Option<Disabled>,
 }
 
 impl Endpoint {
@@ -63,7 +64,7 @@ impl Endpoint {
     /// [`UrlFault`].
     pub fn new(url: &str, events: &[EventType], reach: Reach) -> Result<Self, UrlFault> {
         check_url(url, reach)?;
-        Ok(Self { url: url.into(), events: events.into(), status: EndpointStatus::Active })
+        Ok(Self { url: url.into(), events: events.into(), disabled: None })
     }
 
     /// The endpoint as it is configured, with what is known of the one before: what happened to this URL stays, another
@@ -71,14 +72,14 @@ impl Endpoint {
     #[must_use]
     pub fn configured(config: &WebhookConfig, known: Option<&Self>) -> Self {
         let WebhookConfig { url, events } = config.clone();
-        let status = known.filter(|known| known.url == url).map_or(EndpointStatus::Active, |known| known.status);
-        Self { url, events, status }
+        let disabled = known.filter(|known| known.url == url).and_then(|known| known.disabled);
+        Self { url, events, disabled }
     }
 
     /// Whether it is told at all.
     #[must_use]
     pub const fn is_active(&self) -> bool {
-        matches!(self.status, EndpointStatus::Active)
+        self.disabled.is_none()
     }
 
     /// Whether it wants events of this type. A test is always wanted.
@@ -90,17 +91,14 @@ impl Endpoint {
     /// It answered that it is gone. The first time stands.
     #[must_use]
     pub fn gone(&self, now: UnixMillis) -> Self {
-        let status = match self.status {
-            EndpointStatus::Active => EndpointStatus::Disabled { since: now, why: DisabledBecause::Gone },
-            disabled @ EndpointStatus::Disabled { .. } => disabled,
-        };
-        Self { status, ..self.clone() }
+        let disabled = self.disabled.unwrap_or(Disabled { since: now, why: DisabledBecause::Gone });
+        Self { disabled: Some(disabled), ..self.clone() }
     }
 
     /// Somebody says that it is there again.
     #[must_use]
     pub fn enabled(&self) -> Self {
-        Self { status: EndpointStatus::Active, ..self.clone() }
+        Self { disabled: None, ..self.clone() }
     }
 }
 

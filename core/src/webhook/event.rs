@@ -8,15 +8,16 @@ use crate::ledger::ReasonCode;
 use crate::money::Micros;
 use crate::reservation::{Lifecycle, Settlement};
 use crate::time::UnixMillis;
-use crate::usage::{Metered, Usage};
+use crate::usage::Usage;
 use alloc::string::String;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// A body stays below this: receivers may refuse more (Standard Webhooks).
 pub const BODY_MAX_BYTES: usize = 20_000;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum EventType {
     /// The provider completed.
     #[serde(rename = "generation.finished")]
@@ -39,6 +40,7 @@ pub enum EventType {
     Disputed,
     /// Sent on demand, to see whether it arrives. It is about no generation.
     #[serde(rename = "webhook.test")]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     Test,
 }
 
@@ -76,30 +78,31 @@ impl EventType {
     }
 }
 
-/// Something to be told, as its author states it.
+/// What is told: the same bytes on every attempt, for ever. Its author makes them, so that whoever carries, stores and
+/// sends them reads nothing of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Notice {
-    /// `evt_…`: names the event for ever. Whoever delivers it twice delivers the same.
+    /// `evt_…`: names the event. Whoever delivers it twice delivers the same; the `webhook-id` of every attempt.
     pub id: String,
     /// What happened.
     #[serde(rename = "type")]
     pub kind: EventType,
     /// When.
     pub at: UnixMillis,
-    /// About which generation.
-    #[serde(flatten)]
-    pub about: About,
+    /// JSON, below [`BODY_MAX_BYTES`]: `type`, `timestamp`, `data`.
+    pub body: String,
 }
 
-/// The state of a generation when something happened to it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct About {
+/// The state of a generation when something happened to it: the `data` of a body.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct About<'a> {
     /// The generation.
-    pub generation_id: GenerationId,
+    pub generation_id: &'a GenerationId,
     /// Its hold.
-    pub reservation_id: ReservationId,
-    /// The route that took it; the first [`ROUTE_MAX_CHARS`] characters of its name.
-    pub route: String,
+    pub reservation_id: &'a ReservationId,
+    /// The route that took it. Of a long name the beginning is told: [`ROUTE_MAX_CHARS`].
+    #[serde(serialize_with = "beginning")]
+    pub route: &'a str,
     /// Where the work is.
     pub lifecycle: Lifecycle,
     /// State of the hold.
@@ -108,87 +111,50 @@ pub struct About {
     pub reason: ReasonCode,
     /// What is charged, all postings together; nothing yet while the hold is kept.
     pub cost_micros: Option<Micros>,
+    /// The charge is an upper bound, not the provider's own count.
+    pub estimated: bool,
     /// The usage it is charged by.
-    pub usage: Option<Metered>,
+    pub usage: Option<Usage>,
     /// An operator is asked to look, for this reason.
     pub review: Option<ReasonCode>,
 }
 
-/// Characters of a route's name that an event has.
+/// Characters of a route's name that are told.
 pub const ROUTE_MAX_CHARS: usize = 128;
 
-/// The body as it is sent: `type`, `timestamp`, `data`.
+fn beginning<S: Serializer>(name: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    let end = name.char_indices().nth(ROUTE_MAX_CHARS).map_or(name.len(), |(end, _)| end);
+    serializer.serialize_str(name.get(..end).unwrap_or_default())
+}
+
+/// The `data` of a test.
 #[derive(Serialize)]
-struct Body<'a> {
+struct Test<'a> {
+    tenant: &'a str,
+}
+
+#[derive(Serialize)]
+struct Body<T> {
     #[serde(rename = "type")]
     kind: &'static str,
     timestamp: String,
-    data: Data<'a>,
+    data: T,
 }
 
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Data<'a> {
-    Generation(GenerationData<'a>),
-    Test { tenant: &'a str },
-}
-
-#[derive(Serialize)]
-struct GenerationData<'a> {
-    generation_id: &'a GenerationId,
-    reservation_id: &'a ReservationId,
-    route: &'a str,
-    lifecycle: Lifecycle,
-    settlement: Settlement,
-    reason: ReasonCode,
-    cost_micros: Option<Micros>,
-    estimated: bool,
-    usage: Option<&'a Usage>,
-    review: Option<ReasonCode>,
-}
-
-/// An event as it is stored and sent: the same bytes on every attempt.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Event {
-    /// `evt_…`; the `webhook-id` of every attempt.
-    pub id: String,
-    /// What happened.
-    #[serde(rename = "type")]
-    pub kind: EventType,
-    /// When.
-    pub at: UnixMillis,
-    /// JSON, below [`BODY_MAX_BYTES`].
-    pub body: String,
-}
-
-impl Event {
-    /// The event of a notice.
+impl Notice {
+    /// What is told about a generation.
     #[must_use]
-    pub fn of(notice: &Notice) -> Self {
-        let About { generation_id, reservation_id, route, lifecycle, settlement, reason, cost_micros, usage, review } =
-            &notice.about;
-        let data = Data::Generation(GenerationData {
-            generation_id,
-            reservation_id,
-            route,
-            lifecycle: *lifecycle,
-            settlement: *settlement,
-            reason: *reason,
-            cost_micros: *cost_micros,
-            estimated: usage.is_some_and(|usage| !usage.is_exact()),
-            usage: usage.as_ref().map(Metered::usage),
-            review: *review,
-        });
-        Self::new(notice.id.clone(), notice.kind, notice.at, data)
+    pub fn of(id: String, kind: EventType, at: UnixMillis, about: &About<'_>) -> Self {
+        Self::new(id, kind, at, about)
     }
 
     /// An event that says nothing but that it arrives. `random` makes its id.
     #[must_use]
     pub fn test(random: &str, tenant: &str, at: UnixMillis) -> Self {
-        Self::new(alloc::format!("evt_{random}_test"), EventType::Test, at, Data::Test { tenant })
+        Self::new(alloc::format!("evt_{random}_test"), EventType::Test, at, Test { tenant })
     }
 
-    fn new(id: String, kind: EventType, at: UnixMillis, data: Data<'_>) -> Self {
+    fn new<T: Serialize>(id: String, kind: EventType, at: UnixMillis, data: T) -> Self {
         let body = Body { kind: kind.as_str(), timestamp: at.to_iso_8601(), data };
         // Plain data always serializes; an empty body would still be signed and counted.
         Self { id, kind, at, body: serde_json::to_string(&body).unwrap_or_default() }
@@ -199,13 +165,13 @@ impl Event {
 /// letter from the start: not sent, not lost.
 #[must_use]
 pub fn record(
-    event: Event,
+    notice: Notice,
     endpoint: Option<&Endpoint>,
     schedule: &Schedule,
     now: UnixMillis,
-) -> Option<(Event, Delivery)> {
-    let endpoint = endpoint.filter(|endpoint| endpoint.wants(event.kind))?;
-    let delivery = Delivery::new(&event.id, schedule, now);
+) -> Option<(Notice, Delivery)> {
+    let endpoint = endpoint.filter(|endpoint| endpoint.wants(notice.kind))?;
+    let delivery = Delivery::new(&notice.id, schedule, now);
     let delivery = if endpoint.is_active() { delivery } else { delivery.disabled(now) };
-    Some((event, delivery))
+    Some((notice, delivery))
 }

@@ -1,8 +1,8 @@
 //! Webhooks to the tenant: what it is told, where, and how often it is tried (Standard Webhooks 1.0).
 //!
-//! A reservation is the author of what is told about its generation: its transition makes a [`Notice`], which travels
-//! with the posting of that transition, or by itself where there is none. The tenant's side makes an [`Event`] of it, the
-//! body that is sent byte for byte on every attempt, and a [`Delivery`], the schedule of attempts.
+//! A reservation is the author of what is told about its generation: its transition makes a [`Notice`], the body that is
+//! sent byte for byte on every attempt. It travels with the posting of that transition, or by itself where there is none.
+//! The tenant's side adds a [`Delivery`], the schedule of attempts.
 //!
 //! | question | module |
 //! |---|---|
@@ -22,8 +22,8 @@ pub mod url;
 pub mod view;
 
 pub use delivery::{Answer, Attempt, DeadReason, Delivery, DeliveryState, Finished, Schedule, StateName, Step};
-pub use endpoint::{DisabledBecause, Endpoint, EndpointStatus, Rotation, Secrets, StoredSecret, WebhookConfig};
-pub use event::{Event, EventType, Notice, record};
+pub use endpoint::{Disabled, DisabledBecause, Endpoint, Rotation, Secrets, StoredSecret, WebhookConfig};
+pub use event::{EventType, Notice, record};
 pub use retry_after::retry_after_ms;
 pub use url::{Reach, UrlFault, check_url};
-pub use view::{DeliveryView, WebhookView};
+pub use view::{DeliveryPage, DeliveryView, WebhookView};

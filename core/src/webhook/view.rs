@@ -1,15 +1,15 @@
-//! The webhook and its deliveries as the API shows them. Secrets are never among it.
+//! The webhook and its deliveries as the API shows them. Secrets are never among it. The object writes these documents; the
+//! edge passes them on as they are.
 
-use super::delivery::{Attempt, Delivery, DeliveryState};
-use super::endpoint::{DisabledBecause, Endpoint, EndpointStatus, Secrets};
-use super::event::{Event, EventType};
+use super::delivery::{Answer, Attempt, DeadReason, Delivery, DeliveryState, StateName};
+use super::endpoint::{DisabledBecause, Endpoint, Secrets};
+use super::event::{EventType, Notice};
+use super::url::UrlFault;
 use crate::time::UnixMillis;
-use alloc::string::String;
-use alloc::vec::Vec;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Whether the tenant is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WebhookStatus {
     /// The configuration names no webhook.
@@ -21,7 +21,7 @@ pub enum WebhookStatus {
 }
 
 /// What may be shown of the secrets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct SecretView {
     /// When the current one was made.
     pub created_at: UnixMillis,
@@ -30,14 +30,14 @@ pub struct SecretView {
 }
 
 /// The webhook of a tenant.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct WebhookView {
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct WebhookView<'a> {
     /// `webhook`.
-    pub object: String,
+    pub object: &'static str,
     /// As configured.
-    pub url: Option<String>,
+    pub url: Option<&'a str>,
     /// The types that are wanted; all of them when empty.
-    pub events: Vec<EventType>,
+    pub events: &'a [EventType],
     /// Whether it is told.
     pub status: WebhookStatus,
     /// Since when it is disabled.
@@ -52,25 +52,26 @@ pub struct WebhookView {
     pub dead: u64,
 }
 
-impl WebhookView {
+impl<'a> WebhookView<'a> {
     /// The view of an endpoint.
     #[must_use]
-    pub fn of(endpoint: Option<&Endpoint>, secrets: &Secrets, pending: u64, dead: u64, now: UnixMillis) -> Self {
-        let (status, disabled_since, disabled_because) = match endpoint.map(|endpoint| endpoint.status) {
-            None => (WebhookStatus::NotConfigured, None, None),
-            Some(EndpointStatus::Active) => (WebhookStatus::Active, None, None),
-            Some(EndpointStatus::Disabled { since, why }) => (WebhookStatus::Disabled, Some(since), Some(why)),
+    pub fn of(endpoint: Option<&'a Endpoint>, secrets: &Secrets, pending: u64, dead: u64, now: UnixMillis) -> Self {
+        let disabled = endpoint.and_then(|endpoint| endpoint.disabled);
+        let status = match (endpoint, disabled) {
+            (None, _) => WebhookStatus::NotConfigured,
+            (Some(_), None) => WebhookStatus::Active,
+            (Some(_), Some(_)) => WebhookStatus::Disabled,
         };
         let secret = secrets
             .current()
             .map(|current| SecretView { created_at: current.created_at, previous_until: secrets.previous_until(now) });
         Self {
-            object: "webhook".into(),
-            url: endpoint.map(|endpoint| endpoint.url.clone()),
-            events: endpoint.map(|endpoint| endpoint.events.clone()).unwrap_or_default(),
+            object: "webhook",
+            url: endpoint.map(|endpoint| endpoint.url.as_str()),
+            events: endpoint.map(|endpoint| endpoint.events.as_slice()).unwrap_or_default(),
             status,
-            disabled_since,
-            disabled_because,
+            disabled_since: disabled.map(|disabled| disabled.since),
+            disabled_because: disabled.map(|disabled| disabled.why),
             secret,
             pending,
             dead,
@@ -78,42 +79,90 @@ impl WebhookView {
     }
 }
 
+/// The last attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct AttemptView {
+    /// When it was begun.
+    pub at: UnixMillis,
+    /// What came of it: `status`, `timed_out`, `unreachable`, `url_refused`, `no_secret`, `lost`.
+    pub answer: &'static str,
+    /// The receiver's HTTP status.
+    pub status: Option<u16>,
+    /// Why the URL was refused.
+    pub fault: Option<UrlFault>,
+}
+
+impl From<Attempt> for AttemptView {
+    fn from(Attempt { at, answer }: Attempt) -> Self {
+        let (status, fault) = match answer {
+            Answer::Status { status, .. } => (Some(status), None),
+            Answer::UrlRefused { fault } => (None, Some(fault)),
+            _ => (None, None),
+        };
+        Self { at, answer: answer.name(), status, fault }
+    }
+}
+
 /// An event on its way, delivered or dead.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct DeliveryView {
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct DeliveryView<'a> {
     /// `webhook.delivery`.
-    pub object: String,
+    pub object: &'static str,
     /// The event's id: the `webhook-id` of every attempt.
-    pub id: String,
+    pub id: &'a str,
     /// What is told.
     #[serde(rename = "type")]
     pub kind: EventType,
     /// When it happened.
     pub created_at: UnixMillis,
     /// Where it stands.
-    #[serde(flatten)]
-    pub state: DeliveryState,
+    pub state: StateName,
+    /// When it is tried next.
+    pub next_at: Option<UnixMillis>,
+    /// When it was delivered or put aside.
+    pub done_at: Option<UnixMillis>,
+    /// Why it is a dead letter.
+    pub why: Option<DeadReason>,
     /// Attempts begun in this schedule.
     pub attempts: u32,
     /// Schedules before this one.
     pub replays: u32,
     /// The last attempt.
-    pub last_attempt: Option<Attempt>,
+    pub last_attempt: Option<AttemptView>,
 }
 
-impl DeliveryView {
+impl<'a> DeliveryView<'a> {
     /// The view of an event and its delivery.
     #[must_use]
-    pub fn of(event: &Event, delivery: &Delivery) -> Self {
+    pub fn of(notice: &'a Notice, delivery: &Delivery) -> Self {
+        let (done_at, why) = match delivery.state {
+            DeliveryState::Pending { .. } => (None, None),
+            DeliveryState::Delivered { at } => (Some(at), None),
+            DeliveryState::Dead { at, why } => (Some(at), Some(why)),
+        };
         Self {
-            object: "webhook.delivery".into(),
-            id: event.id.clone(),
-            kind: event.kind,
-            created_at: event.at,
-            state: delivery.state,
+            object: "webhook.delivery",
+            id: &notice.id,
+            kind: notice.kind,
+            created_at: notice.at,
+            state: delivery.state.name(),
+            next_at: delivery.state.next_at(),
+            done_at,
+            why,
             attempts: delivery.attempts,
             replays: delivery.replays,
-            last_attempt: delivery.last_attempt,
+            last_attempt: delivery.last_attempt.map(AttemptView::from),
         }
     }
+}
+
+/// A page of a list.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct DeliveryPage<'a> {
+    /// `list`.
+    pub object: &'static str,
+    /// In the order in which they were told.
+    pub data: alloc::vec::Vec<DeliveryView<'a>>,
+    /// There are more behind them.
+    pub has_more: bool,
 }

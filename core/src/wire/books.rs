@@ -5,8 +5,6 @@ use crate::ledger::{GroupBy, LedgerEntry, PostingKind, UsageGroup};
 use crate::tenant::account::Role;
 use crate::tenant::{Hold, HoldState};
 use crate::time::UnixMillis;
-use crate::view::{GenerationSummary, InvoiceLineView, LedgerCheckView, LedgerEntryView, Page, UsageRecordView};
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -56,7 +54,7 @@ pub struct LedgerFilter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<HoldName>,
     /// Recorded then.
-    #[serde(flatten)]
+    #[serde(default)]
     pub span: Span,
 }
 
@@ -101,7 +99,7 @@ pub struct GenerationFilter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Admitted then.
-    #[serde(flatten)]
+    #[serde(default)]
     pub span: Span,
 }
 
@@ -118,7 +116,7 @@ impl GenerationFilter {
 
 /// A question about a tenant's books. None of them changes the books.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(tag = "ask", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum BooksCall {
     /// Ledger entries, oldest first.
     Ledger {
@@ -182,36 +180,22 @@ impl BooksCall {
     }
 }
 
-/// The answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "books", rename_all = "snake_case")]
-pub enum BooksReply {
-    /// A page of entries.
-    Ledger(Page<LedgerEntryView>),
-    /// A page of lines.
-    Lines(Page<InvoiceLineView>),
+/// The answer. A document stands in it as text: what the object has written, nobody reads and writes again on the way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BooksReply {
+    /// What the caller gets: a JSON document, or one a line. Empty for sums.
+    #[serde(default)]
+    pub body: String,
     /// Sums of some lines.
-    Sums {
-        /// The groups.
-        groups: Vec<UsageGroup>,
-        /// The last number that was summed; none when all are.
-        next: Option<u64>,
-        /// The last number that counts.
-        upto: u64,
-    },
-    /// More groups than one report may have: fewer dimensions, or a shorter span.
-    TooManyGroups,
-    /// Usage records, at most as many as a reservation can have.
-    Records(Page<UsageRecordView>),
-    /// A page of events, each a JSON document as it is sent.
-    Audit(Page<String>),
-    /// A page of generations.
-    Generations(Page<GenerationSummary>),
-    /// How far the check has come.
-    Check {
-        /// Its number.
-        run: u64,
-        /// What is shown of it.
-        view: Box<LedgerCheckView>,
-    },
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sums: Vec<UsageGroup>,
+    /// Audit, sums: the number that was read last. Check: which one it is.
+    #[serde(default)]
+    pub place: u64,
+    /// Whether there is more to read.
+    #[serde(default)]
+    pub more: bool,
+    /// Sums: the last number that counts.
+    #[serde(default)]
+    pub upto: u64,
 }

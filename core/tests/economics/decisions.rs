@@ -230,8 +230,8 @@ fn stored_decision_tells_an_edit() {
     assert_eq!(
         stored,
         concat!(
-            r#"{"rules_version":1,"choice":"detach","why":"measured","rate_per_mille":740,"cost_to_finish":35010,"#,
-            r#""cost_of_cancelling":104340,"inputs":{"artifact":{},"input_tokens":12000,"expected_output_tokens":7000,"#,
+            r#"{"rules_version":1,"choice":"detach","why":"measured","rate_per_mille":740,"cost_to_finish_micros":35010,"#,
+            r#""cost_of_cancelling_micros":104340,"inputs":{"artifact":{},"input_tokens":12000,"expected_output_tokens":7000,"#,
             r#""produced_output_tokens":4666,"price":{"model":"m","input_micros_per_million":3000000,"#,
             r#""output_micros_per_million":15000000,"hidden_output":false},"#,
             r#""measured":{"rate_per_mille":740,"samples":50}}}"#
@@ -244,7 +244,7 @@ fn stored_decision_tells_an_edit() {
         (r#""choice":"detach""#, r#""choice":"cancel""#),
         (r#""why":"measured""#, r#""why":"prior""#),
         (r#""rules_version":1"#, r#""rules_version":2"#),
-        (r#""cost_to_finish":35010"#, r#""cost_to_finish":35009"#),
+        (r#""cost_to_finish_micros":35010"#, r#""cost_to_finish_micros":35009"#),
         (r#""input_tokens":12000"#, r#""input_tokens":12001"#),
         (r#""samples":50"#, r#""samples":29"#),
     ] {

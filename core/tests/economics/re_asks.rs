@@ -110,6 +110,18 @@ fn seventy_four_per_cent() {
     assert_eq!(rate(&runs, LATER), (725, 51), "37 of 51, rounded down");
 }
 
+/// Two runs of one moment, one answer for both: the one that was left later is asked again, whichever row comes first.
+#[test]
+fn runs_of_one_moment() {
+    let (early, late) = (run("a", PROMPT, 0, cancelled(MINUTE)), run("a", PROMPT, 0, cancelled(5 * MINUTE)));
+    let again = run("a", PROMPT, 6 * MINUTE, None);
+    for runs in [[&early, &late, &again], [&late, &again, &early]] {
+        let runs: Vec<Run> = runs.into_iter().cloned().collect();
+        assert_eq!(rate(&runs, 12 * MINUTE), (0, 1), "the early one is over, and nobody came back for it");
+        assert_eq!(rate(&runs, LATER), (500, 2));
+    }
+}
+
 fn any_run() -> impl Strategy<Value = Run> {
     let departure = prop_oneof![
         Just(None),

@@ -1,6 +1,7 @@
 //! What is charged, to the micro-USD. One input token costs one, one output token two; the hold is 2,100.
 
 use super::world::*;
+use holdfast_core::finding::Source;
 use holdfast_core::ledger::{Posting, PostingKind, ReasonCode};
 use holdfast_core::meter::EndClass;
 use holdfast_core::money::Micros;
@@ -172,4 +173,21 @@ fn a_lost_driver_at_the_edge_costs_the_whole_bound() {
         let conclusion = conclude(&Terms { owner, ..terms() }, &end);
         assert_eq!(amounts(&conclusion.postings), [(PostingKind::Settle, charged)], "{owner:?}");
     }
+}
+
+/// A posting says whose it is, at which prices, and what was measured: by whom, of which attempt (seed 2: usage record,
+/// invoice line and ledger entry are different things, and each can be followed to the other).
+#[test]
+fn a_settlement_names_what_it_stands_on() {
+    let (identity, terms) = (identity(1), terms());
+    let mut world = World::processing(&terms);
+    world.take(&end(1, UpstreamEnd { operation_id: Some("op-7".into()), ..complete(10, 20) })).unwrap();
+    let [settle] = world.postings.as_slice() else { panic!("{:?}", world.postings) };
+    assert_eq!(settle.reservation.as_ref(), Some(&identity.reservation));
+    assert_eq!(settle.generation.as_ref(), Some(&identity.generation));
+    assert_eq!(settle.price_version.as_ref(), Some(&terms.price_version));
+    let [record] = settle.usage_records.as_slice() else { panic!("{:?}", settle.usage_records) };
+    assert_eq!((&record.attempt, record.epoch), (&world.live().attempt.id, 1));
+    assert_eq!((record.usage, record.source), (Metered::Exact(usage(10, 20)), Source::Stream));
+    assert_eq!((record.operation_id.as_deref(), record.observed_at), (Some("op-7"), world.now));
 }

@@ -81,6 +81,7 @@ pub(crate) fn terms() -> Terms {
         escalate_above: None,
         watch_ms: 0,
         expected_ms: None,
+        workload: Default::default(),
         auto: None,
     }
 }

@@ -201,14 +201,18 @@ fn measures_are_pinned_once_there_are_enough() {
         ("enough runs", Some(measures(SAMPLES_MIN)), 4_096, (700, ExpectedFrom::Measured, 5_000)),
         ("no run is longer than its limit", Some(measures(SAMPLES_MIN)), 300, (300, ExpectedFrom::Measured, 5_000)),
     ] {
-        let terms = auto_terms(&route, 0, bound, measures.as_ref());
+        let terms = auto_terms(&route.policies(), 0, bound, measures.as_ref());
         let lost_ms = terms.user_time.unwrap().lost_ms;
         assert_eq!((terms.expected_output_tokens, terms.expected_from, lost_ms), expected, "{what}");
         let rate = measures.map(|measures| measures.re_ask).unwrap_or_default();
         assert_eq!(terms.measured, rate, "{what}: the rate goes with its samples, and the rules weigh them");
     }
     let unknown = Route { expected_ms: None, ..route };
-    assert_eq!(auto_terms(&unknown, 0, 10, None).user_time, None, "a time that is not known counts for nothing");
+    assert_eq!(
+        auto_terms(&unknown.policies(), 0, 10, None).user_time,
+        None,
+        "a time that is not known counts for nothing"
+    );
     assert!(
         !measures(1).is_stale(START.plus(MEASURED_FOR_MS - 1)) && measures(1).is_stale(START.plus(MEASURED_FOR_MS))
     );

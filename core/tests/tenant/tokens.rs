@@ -5,7 +5,7 @@ use crate::world::{START, World, config, identity, request};
 use holdfast_core::ids::TokenId;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::tenant::Admit;
-use holdfast_core::token::{Credential, May, TokenCredential};
+use holdfast_core::token::{Claims, Credential, May};
 
 const ROUTES: &str = r#"{"name":"m2","match":{"model":"m2"},"provider":"p","max_output_tokens":10},
                         {"name":"m3","match":{"model":"m3"},"provider":"gone","max_output_tokens":10},
@@ -18,13 +18,19 @@ fn world() -> World {
 }
 
 fn token(may: May, routes: &[&str], only: Option<u8>) -> Credential {
-    Credential::Token(Box::new(TokenCredential {
-        token: TokenId::from_random([1; 16]),
+    let claims = Claims {
+        version: 1,
+        id: TokenId::from_random([1; 16]),
+        tenant: identity(1).tenant,
         key: "key_1".into(),
         may,
         routes: routes.iter().map(|route| (*route).to_owned()).collect(),
+        origins: Vec::new(),
         generation: only.map(|n| identity(n).generation),
-    }))
+        issued_at: START,
+        expires_at: START.plus(1),
+    };
+    claims.into()
 }
 
 fn asks(key: Credential, n: u8, model: &str) -> Admit {

@@ -10,7 +10,7 @@ use holdfast_core::refusal::Refusal;
 use holdfast_core::tenant::account::{Account, Status, grant};
 use holdfast_core::tenant::{
     Admit, AdmitContext, Admitted, Extend, ExtendContext, Hold, IdempotencyRow, KeyAfter, PeriodState, PostedRows,
-    RunRow, SettleContext, SettlementRows, TenantState, admit, extend, settle,
+    RunRow, SettleContext, SettlementRows, TenantState, admit, extend, route_of, settle,
 };
 use holdfast_core::time::UnixMillis;
 use std::collections::BTreeMap;
@@ -79,6 +79,7 @@ pub(crate) fn request(n: u8, body_bytes: u64) -> Admit {
         headers: BTreeMap::new(),
         on_disconnect: None,
         idempotency_key: None,
+        workload: None,
         run: None,
     }
 }
@@ -161,6 +162,7 @@ impl World {
             period: &period,
             same_generation: self.holds.values().find(|hold| hold.identity.generation == call.identity.generation),
             same_key: row.map(|row| (row, &self.holds[&row.identity.reservation])),
+            route_slots: route_of(&self.config, call).map_or(0, |route| self.slots_of(&route.name)),
             measures: None,
         };
         let (admitted, rows) = admit(&context, call, now)?;
@@ -173,6 +175,11 @@ impl World {
             self.keys.extend(rows.idempotency.map(|row| (row.scope.clone(), row)));
         }
         Ok(admitted)
+    }
+
+    fn slots_of(&self, route: &str) -> u32 {
+        let taken = self.holds.values().filter(|hold| hold.has_slot() && hold.terms.route == route);
+        u32::try_from(taken.count()).unwrap()
     }
 
     /// Whether the posting was applied now, and not before.

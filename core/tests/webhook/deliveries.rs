@@ -207,7 +207,7 @@ fn a_dead_letter_is_replayed_under_its_id() {
 fn bytes_of_a_delivery_are_pinned() {
     let schedule = Schedule::new(vec![0]).unwrap();
     let begun = begin(&Delivery::new("evt_1", &schedule, NOW), &schedule, NOW);
-    let bytes = r#"{"event_id":"evt_1","state":"dead","at":1796031667250,"why":"schedule_ended","attempts":1,"replays":0,"last_attempt":{"at":1796031667249,"answer":"status","status":503,"retry_after_ms":7}}"#;
+    let bytes = r#"{"event_id":"evt_1","state":{"dead":{"at":1796031667250,"why":"schedule_ended"}},"attempts":1,"replays":0,"last_attempt":{"at":1796031667249,"answer":{"status":{"status":503,"retry_after_ms":7}}}}"#;
     let answer = Answer::Status { status: 503, retry_after_ms: Some(7) };
     let dead = begun.finish(answer, &schedule, NOW.plus(1)).delivery;
     assert_eq!(serde_json::to_string(&dead).unwrap(), bytes);

@@ -4,7 +4,7 @@ use super::events::NOW;
 use holdfast_core::signature::SigningSecret;
 use holdfast_core::time::UnixMillis;
 use holdfast_core::webhook::{
-    DisabledBecause, Endpoint, EndpointStatus, EventType, Reach, Rotation, Secrets, UrlFault, WebhookConfig,
+    Disabled, DisabledBecause, Endpoint, EventType, Reach, Rotation, Secrets, UrlFault, WebhookConfig,
 };
 
 fn endpoint() -> Endpoint {
@@ -20,7 +20,7 @@ fn a_url_that_may_not_be_called_is_not_saved() {
 #[test]
 fn what_is_gone_stays_gone_until_it_is_enabled() {
     let gone = endpoint().gone(NOW);
-    assert_eq!(gone.status, EndpointStatus::Disabled { since: NOW, why: DisabledBecause::Gone });
+    assert_eq!(gone.disabled, Some(Disabled { since: NOW, why: DisabledBecause::Gone }));
     assert_eq!(gone.gone(NOW.plus(1)), gone, "the first time stands");
     assert!(!gone.is_active() && gone.enabled().is_active());
 }
@@ -32,14 +32,14 @@ fn what_happened_belongs_to_a_url() {
     let events = [EventType::Failed];
     let at = |url: &str, events: &[EventType]| WebhookConfig { url: url.into(), events: events.into() };
     let same = Endpoint::configured(&at("https://acme.com/hook", &events), Some(&gone));
-    assert_eq!((same.status, same.events.as_slice()), (gone.status, &events[..]));
+    assert_eq!((same.disabled, same.events.as_slice()), (gone.disabled, &events[..]));
     assert!(Endpoint::configured(&at("https://acme.com/other", &[]), Some(&gone)).is_active());
     assert!(Endpoint::configured(&at("https://acme.com/hook", &[]), None).is_active());
 }
 
 #[test]
 fn bytes_of_an_endpoint_are_pinned() {
-    let bytes = r#"{"url":"https://acme.com/hook","status":"disabled","since":1796031667249,"why":"gone"}"#;
+    let bytes = r#"{"url":"https://acme.com/hook","disabled":{"since":1796031667249,"why":"gone"}}"#;
     assert_eq!(serde_json::to_string(&endpoint().gone(NOW)).unwrap(), bytes);
     assert_eq!(serde_json::from_str::<Endpoint>(bytes).unwrap(), endpoint().gone(NOW));
 }

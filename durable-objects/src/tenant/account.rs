@@ -4,7 +4,7 @@
 use super::{Failure, Tenant};
 use crate::settings;
 use crate::sql;
-use holdfast_core::config::{Limits, Provider, TenantConfig, parse_tenant_config};
+use holdfast_core::config::{Limits, Provider, TenantConfig};
 use holdfast_core::ids::TenantId;
 use holdfast_core::key::KeyDigest;
 use holdfast_core::refusal::Refusal;
@@ -16,7 +16,7 @@ use holdfast_core::time::UnixMillis;
 use holdfast_core::wire::{AccountCall, TenantReply};
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
-use worker::{Env, Error};
+use worker::Env;
 
 /// What was read so far. Settings change with a deploy alone, and a deploy makes a new object.
 #[derive(Debug)]
@@ -50,6 +50,19 @@ impl Settings {
         Ok(self.providers.get_or_init(|| providers))
     }
 
+    /// The parsed configuration, if it is the one of this version.
+    pub(super) fn kept_config(&self, version: u64) -> Option<Rc<TenantConfig>> {
+        let kept = self.config.borrow().clone();
+        kept.filter(|(of, _)| *of == version).map(|(_, config)| config)
+    }
+
+    /// Keeps the parsed configuration of a version.
+    pub(super) fn keep_config(&self, version: u64, config: TenantConfig) -> Rc<TenantConfig> {
+        let config = Rc::new(config);
+        self.config.replace(Some((version, config.clone())));
+        config
+    }
+
     /// The tenant that this object is, by its name.
     pub(super) fn tenant_id(&self) -> Result<TenantId, Refusal> {
         let nameless = || Refusal::Unavailable { what: "the tenant object has no name".into() };
@@ -72,22 +85,6 @@ impl Tenant {
             return Ok(None);
         }
         Ok(self.store.account()?)
-    }
-
-    /// The configuration that new requests are admitted under.
-    pub(super) fn config(&self, account: &Account) -> Result<Rc<TenantConfig>, Failure> {
-        let kept = self.settings.config.borrow().clone();
-        if let Some((_, config)) = kept.filter(|(version, _)| *version == account.config_version) {
-            return Ok(config);
-        }
-        let document = self.store.config_document(account.config_version)?;
-        let config: TenantConfig = match document {
-            Some(document) => serde_json::from_str(&document).map_err(Error::from)?,
-            None => TenantConfig::default(),
-        };
-        let config = Rc::new(config);
-        self.settings.config.replace(Some((account.config_version, config.clone())));
-        Ok(config)
     }
 
     /// Acts on the account.
@@ -154,27 +151,11 @@ impl Tenant {
                 self.store.store_keys(vec![revoked])?;
                 Ok(TenantReply::Keys { keys })
             }
-            AccountCall::PutConfig { document } => self.put_config(account, &document, now),
-            AccountCall::ShowConfig => self.shown_config(&account),
+            AccountCall::PutConfig { document, condition } => self.put_config(account, &document, &condition, now),
+            AccountCall::ShowConfig { version } => self.show_config(&account, version),
+            AccountCall::ListConfigs { before, limit } => self.list_configs(before, limit),
+            AccountCall::CheckConfig { document, request } => self.check_config(&account, document, request.as_ref()),
         }
-    }
-
-    fn put_config(&self, account: Account, document: &str, now: UnixMillis) -> Result<TenantReply, Failure> {
-        let providers = self.settings.providers(&self.env)?;
-        let config =
-            parse_tenant_config(document, providers).map_err(|error| Refusal::InvalidSetting { what: error.0 })?;
-        if let Some(webhook) = &config.webhook {
-            self.check_webhook_url(&webhook.url)?;
-        }
-        let account = Account { config_version: account.config_version.saturating_add(1), ..account };
-        let stored = serde_json::to_string(&config).map_err(Error::from)?;
-        self.store.store_config(&account, stored, now)?;
-        self.shown_config(&account)
-    }
-
-    fn shown_config(&self, account: &Account) -> Result<TenantReply, Failure> {
-        let document = self.store.config_document(account.config_version)?.unwrap_or_else(|| "{}".into());
-        Ok(TenantReply::Config { version: account.config_version, document })
     }
 
     fn shown(&self, account: &Account) -> Result<TenantReply, Failure> {
@@ -215,23 +196,6 @@ impl super::store::Store {
                 ];
                 sql::run(sql, statement, parameters).map(|_| ())
             })
-        })
-    }
-
-    fn config_document(&self, version: u64) -> worker::Result<Option<String>> {
-        let row = sql::first(self.sql(), "SELECT json FROM config WHERE version = ?", vec![sql::int(version)?])?;
-        match row.and_then(|row| row.into_iter().next()) {
-            Some(worker::SqlStorageValue::String(document)) => Ok(Some(document)),
-            _ => Ok(None),
-        }
-    }
-
-    fn store_config(&self, account: &Account, document: String, now: UnixMillis) -> worker::Result<()> {
-        let account = account.clone();
-        self.transaction(move |sql| {
-            let parameters = vec![sql::int(account.config_version)?, sql::time(now)?, document.into()];
-            sql::run(sql, "INSERT INTO config (version, at, json) VALUES (?, ?, ?)", parameters)?;
-            sql::run(sql, "UPDATE account SET json = ?", vec![sql::json(&account)?]).map(|_| ())
         })
     }
 }

@@ -3,6 +3,7 @@
 
 use super::{Failure, Tenant};
 use crate::clock;
+use holdfast_core::config::TenantConfig;
 use holdfast_core::ids::{GenerationId, ReservationId};
 use holdfast_core::ledger::Posting;
 use holdfast_core::origin::Origin;
@@ -11,7 +12,7 @@ use holdfast_core::reservation::RunEnd;
 use holdfast_core::tenant::account::{Role, Status};
 use holdfast_core::tenant::{
     Admit, AdmitContext, Admitted, Extend, ExtendContext, Hold, IdempotencyRow, PeriodState, SettleContext, admit,
-    extend, settle,
+    extend, route_of, settle,
 };
 use holdfast_core::time::UnixMillis;
 use holdfast_core::token::Credential;
@@ -109,6 +110,7 @@ impl Tenant {
             period: &period,
             same_generation: same_generation.as_ref(),
             same_key: same_key.as_ref().map(|(row, hold)| (row, hold)),
+            route_slots: self.route_slots(&config, call)?,
             measures: measures.as_ref(),
         };
         let (admitted, rows) = admit(&context, call, now)?;
@@ -116,6 +118,14 @@ impl Tenant {
             self.store.store_admission(rows)?;
         }
         Ok(TenantReply::Admitted(Box::new(admitted)))
+    }
+
+    /// Counted only where the route has a limit of its own: open holds are few, and most routes have none.
+    fn route_slots(&self, config: &TenantConfig, call: &Admit) -> Result<u32, Error> {
+        match route_of(config, call).filter(|route| route.concurrency.is_some()) {
+            Some(route) => self.store.slots_of_route(&route.name),
+            None => Ok(0),
+        }
     }
 
     fn same_key(&self, call: &Admit) -> Result<Option<(IdempotencyRow, Hold)>, Error> {

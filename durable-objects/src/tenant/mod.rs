@@ -6,6 +6,7 @@
 //! | `answers` | one function per call: load rows, apply the rules of [`holdfast_core::tenant`], store rows |
 //! | `books` | pages of the ledger, and the check |
 //! | `account` | the tenant as configured, read once |
+//! | `config` | the versions of the tenant's document |
 //! | `store`, `schema` | rows in SQLite |
 //! | `runs` | the runs of each route: the measures of policy `auto` and its report |
 //! | `sweep` | what the alarm does: ask after overdue holds, send what is due |
@@ -16,6 +17,7 @@
 mod account;
 mod answers;
 mod books;
+mod config;
 mod object;
 mod runs;
 mod schema;

@@ -134,6 +134,7 @@ const ACCOUNT: &str = "
     CREATE TABLE config (
         version INTEGER PRIMARY KEY,
         at INTEGER NOT NULL,
+        etag TEXT NOT NULL,
         json TEXT NOT NULL
     ) STRICT;
 ";

@@ -86,6 +86,15 @@ impl Store {
         Ok([hold, self.next_event_at()?].into_iter().flatten().min())
     }
 
+    /// How many slots the open holds of a route have.
+    pub(super) fn slots_of_route(&self, route: &str) -> Result<u32> {
+        let query =
+            "SELECT COUNT(*) FROM hold WHERE state = 'open' AND slot = 1 AND json_extract(json, '$.terms.route') = ?";
+        let row = sql::first(&self.sql, query, vec![route.into()])?;
+        let slots = sql::as_int(row.as_ref().and_then(|row| row.first()))?.unwrap_or_default();
+        Ok(u32::try_from(slots).unwrap_or(u32::MAX))
+    }
+
     pub(super) fn posting(&self, id: &str) -> Result<Option<Posting>> {
         sql::first_json(&self.sql, "SELECT json FROM posting WHERE id = ?", vec![id.into()])
     }

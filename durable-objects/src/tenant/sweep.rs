@@ -26,10 +26,15 @@ impl Tenant {
     pub(super) async fn sweep(&self) -> Result<()> {
         let now = clock::now();
         self.wake.rang();
-        self.wake.at(now.plus(RETRY_MS), now).await?;
+        let made_up_for_ms = self.made_up_for_ms(now).unwrap_or(RETRY_MS).min(RETRY_MS);
+        self.wake.at(now.plus(made_up_for_ms), now).await?;
         // At the same time: a receiver that is slow makes no hold wait.
         let (asked, sent) = join(self.ask_after_overdue(now), self.send_due_events()).await;
         match self.store.earliest_due()? {
+            // What failed is still due: it is tried again later, not at once.
+            Some(due) if asked.is_err() || sent.is_err() => {
+                self.wake.at(due.max(clock::now().plus(RETRY_MS)), clock::now()).await?;
+            }
             Some(due) => self.wake.at(due, clock::now()).await?,
             None => self.wake.never().await?,
         }

@@ -39,13 +39,14 @@ impl Tenant {
         &self,
         digest: &KeyDigest,
         id: TokenId,
-        request: &TokenRequest,
+        request: &str,
         now: UnixMillis,
     ) -> Result<TenantReply, Failure> {
         let key = self.authenticate(digest, Role::Client, now)?;
         let account = self.account()?.ok_or(Refusal::InvalidKey)?;
         let config = self.config(&account)?;
         let routes: Vec<&str> = config.routes.iter().map(|route| route.name.as_str()).collect();
+        let request = TokenRequest::parse(request)?;
         let generation_exists = match request.named_generation() {
             Ok(Some(generation)) => self.store.hold_of(&generation)?.is_some(),
             Ok(None) | Err(_) => false,
@@ -58,7 +59,7 @@ impl Tenant {
             allowed_origins: &config.allowed_origins,
             generation_exists,
         };
-        Ok(TenantReply::Granted(Box::new(grant(&context, request, id, now)?)))
+        Ok(TenantReply::Granted(grant(&context, &request, id, now)?))
     }
 }
 

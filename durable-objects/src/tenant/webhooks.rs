@@ -12,34 +12,31 @@ use holdfast_core::refusal::Refusal;
 use holdfast_core::signature::{self, SigningSecret};
 use holdfast_core::time::UnixMillis;
 use holdfast_core::webhook::{
-    Answer, Delivery, DeliveryView, Endpoint, Event, Finished, Notice, Reach, Secrets, StateName, Step, WebhookView,
-    record,
+    Answer, Delivery, DeliveryPage, DeliveryView, Endpoint, Finished, Notice, Reach, Secrets, StateName, Step,
+    WebhookView, record,
 };
 use holdfast_core::wire::{TenantReply, WebhookCall};
+use serde::Serialize;
 use worker::{Error, Result, SqlStorage, SqlStorageValue};
 
 /// Events that are sent at once: the platform opens six connections, and holds are asked after besides.
 const SENT_AT_ONCE: u32 = 4;
 /// After so long no further batch of a run begins.
 const RUN_MS: u64 = 10_000;
+/// Batches of one run at most.
+const BATCHES_PER_RUN: u32 = 50;
 /// Old events that are removed at once.
 const FORGET_MAX: u32 = 20;
 /// Deliveries of one page at most.
 const PAGE_MAX: u32 = 100;
 
 /// Whether this deployment may call its own machine.
-fn reach(env: &worker::Env) -> Reach {
+pub(super) fn reach(env: &worker::Env) -> Reach {
     if settings::is_local(env) { Reach::Local } else { Reach::Public }
 }
 
 /// Calls of the tenant and of its generations.
 impl Tenant {
-    /// Refuses a URL that may not be called, before it is stored.
-    pub(super) fn check_webhook_url(&self, url: &str) -> core::result::Result<(), Refusal> {
-        let refused = |fault| Refusal::InvalidSetting { what: format!("`webhook.url`: {fault}") };
-        holdfast_core::webhook::check_url(url, reach(&self.env)).map_err(refused)
-    }
-
     /// Where the tenant is told, as configured now and with what happened to that URL.
     fn endpoint(&self) -> core::result::Result<Option<Endpoint>, Failure> {
         let Some(account) = self.account()? else { return Ok(None) };
@@ -53,14 +50,11 @@ impl Tenant {
         if notices.is_empty() {
             return Ok(());
         }
-        self.note_events(notices.iter().map(Event::of), now)
-    }
-
-    fn note_events(&self, events: impl Iterator<Item = Event>, now: UnixMillis) -> core::result::Result<(), Failure> {
         let Some(endpoint) = self.endpoint()? else { return Ok(()) };
         let limits = self.settings.limits(&self.env)?;
         let schedule = &limits.webhook_schedule_ms;
-        let told: Vec<_> = events.filter_map(|event| record(event, Some(&endpoint), schedule, now)).collect();
+        let told =
+            notices.iter().cloned().filter_map(|notice| record(notice, Some(&endpoint), schedule, now)).collect();
         let forgotten = UnixMillis(now.0.saturating_sub(limits.webhook_keep_ms));
         Ok(self.store.store_events(told, forgotten)?)
     }
@@ -92,10 +86,9 @@ impl Tenant {
             WebhookCall::Test { random } => {
                 self.configured_endpoint()?;
                 let tenant = self.account()?.ok_or(Refusal::UnknownTenant)?.id;
-                let event = Event::test(&random, tenant.as_str(), now);
-                let id = event.id.clone();
-                self.note_events(core::iter::once(event), now)?;
-                self.shown_delivery(&id)
+                let test = Notice::test(&random, tenant.as_str(), now);
+                self.note(core::slice::from_ref(&test), now)?;
+                self.shown_delivery(&test.id)
             }
             WebhookCall::List { state, after, limit } => self.list_deliveries(state, after.as_deref(), limit),
             WebhookCall::Replay { id } => {
@@ -114,13 +107,13 @@ impl Tenant {
 
     fn shown_webhook(&self, now: UnixMillis) -> core::result::Result<TenantReply, Failure> {
         let (pending, dead) = (self.store.count(StateName::Pending)?, self.store.count(StateName::Dead)?);
-        let view = WebhookView::of(self.endpoint()?.as_ref(), &self.store.secrets()?, pending, dead, now);
-        Ok(TenantReply::Webhook(Box::new(view)))
+        let endpoint = self.endpoint()?;
+        document(&WebhookView::of(endpoint.as_ref(), &self.store.secrets()?, pending, dead, now))
     }
 
     fn shown_delivery(&self, id: &str) -> core::result::Result<TenantReply, Failure> {
-        let (event, delivery) = self.store.event(id)?.ok_or(Refusal::NotFound)?;
-        Ok(TenantReply::Deliveries { deliveries: vec![DeliveryView::of(&event, &delivery)], has_more: false })
+        let (notice, delivery) = self.store.event(id)?.ok_or(Refusal::NotFound)?;
+        document(&DeliveryView::of(&notice, &delivery))
     }
 
     fn list_deliveries(
@@ -138,8 +131,8 @@ impl Tenant {
         let mut found = self.store.events_after(state, after, limit.saturating_add(1))?;
         let has_more = found.len() > limit as usize;
         found.truncate(limit as usize);
-        let deliveries = found.iter().map(|(event, delivery)| DeliveryView::of(event, delivery)).collect();
-        Ok(TenantReply::Deliveries { deliveries, has_more })
+        let data = found.iter().map(|(notice, delivery)| DeliveryView::of(notice, delivery)).collect();
+        document(&DeliveryPage { object: "list", data, has_more })
     }
 }
 
@@ -151,21 +144,30 @@ struct Batch {
 
 /// What the alarm does.
 impl Tenant {
+    /// When a run that dies while it sends is made up for: no answer comes any more then. `None` when nothing is due.
+    pub(super) fn made_up_for_ms(&self, now: UnixMillis) -> Option<u64> {
+        let due = self.store.exists().ok()? && self.store.next_event_at().ok()?.is_some_and(|at| at <= now);
+        let limits = self.settings.limits(&self.env).ok()?;
+        due.then_some(limits.webhook_timeout_ms)
+    }
+
     /// Sends what is due, a few at once, for a bounded time. What is left is due at the next alarm.
     pub(super) async fn send_due_events(&self) -> Result<()> {
         if !self.store.exists()? {
             return Ok(());
         }
         let began = clock::now();
-        loop {
+        // The clock stands still where nothing is sent: batches are counted besides.
+        for _ in 0..BATCHES_PER_RUN {
             let Some(batch) = self.begin_attempts(clock::now()).map_err(broken)? else { return Ok(()) };
             let Batch { endpoint, letters } = &batch;
             let outcomes = join_all(letters.iter().map(|letter| self.send(letter, endpoint.as_ref()))).await;
             outcomes.into_iter().collect::<Result<()>>()?;
             if clock::now().since(began) >= RUN_MS {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
     }
 
     /// Counts the attempts that are due, and stores them before anything is sent. `None` when nothing is due.
@@ -180,15 +182,18 @@ impl Tenant {
         let signing = self.store.secrets()?.signing(now);
         let mut stored = Vec::new();
         let mut letters = Vec::new();
-        for (event, delivery) in due {
+        for (notice, delivery) in due {
             match delivery.step(endpoint.as_ref(), schedule, timeout_ms, now) {
                 Step::Wait => {}
                 Step::Bury(dead) => stored.push(dead),
                 Step::Send(begun) => {
                     stored.push(begun);
-                    letters.push(self.letter(event, endpoint.as_ref(), &signing, timeout_ms, now));
+                    letters.push(self.letter(notice, endpoint.as_ref(), &signing, timeout_ms, now));
                 }
             }
+        }
+        if stored.is_empty() {
+            return Ok(None);
         }
         self.store.store_deliveries(stored, None)?;
         Ok(Some(Batch { endpoint, letters }))
@@ -196,7 +201,7 @@ impl Tenant {
 
     fn letter(
         &self,
-        event: Event,
+        notice: Notice,
         endpoint: Option<&Endpoint>,
         signing: &[SigningSecret],
         timeout_ms: u64,
@@ -206,10 +211,10 @@ impl Tenant {
         Letter {
             url: endpoint.map(|endpoint| endpoint.url.clone()).unwrap_or_default(),
             reach: reach(&self.env),
-            signatures: signature::sign(signing, &event.id, timestamp_s, event.body.as_bytes()),
-            id: event.id,
+            signatures: signature::sign(signing, &notice.id, timestamp_s, notice.body.as_bytes()),
+            id: notice.id,
             timestamp_s,
-            body: event.body,
+            body: notice.body,
             timeout_ms,
         }
     }
@@ -228,6 +233,10 @@ impl Tenant {
         let gone = endpoint.filter(|_| disables).map(|endpoint| endpoint.gone(now));
         self.store.store_deliveries(vec![delivery], gone)
     }
+}
+
+fn document<T: Serialize>(view: &T) -> core::result::Result<TenantReply, Failure> {
+    Ok(TenantReply::Webhook { document: serde_json::to_string(view).map_err(Error::from)? })
 }
 
 fn refused(refusal: Refusal) -> Error {
@@ -278,12 +287,12 @@ impl Store {
 
     /// Stores what is told; an event that is known stays as it is. Besides, old events are forgotten: delivered ones and
     /// dead letters from before `forgotten`.
-    fn store_events(&self, told: Vec<(Event, Delivery)>, forgotten: UnixMillis) -> Result<()> {
+    fn store_events(&self, told: Vec<(Notice, Delivery)>, forgotten: UnixMillis) -> Result<()> {
         if told.is_empty() {
             return Ok(());
         }
         self.transaction(move |sql| {
-            told.iter().try_for_each(|(event, delivery)| insert_event(sql, event, delivery))?;
+            told.iter().try_for_each(|(notice, delivery)| insert_event(sql, notice, delivery))?;
             [StateName::Delivered, StateName::Dead].into_iter().try_for_each(|state| forget(sql, state, forgotten))
         })
     }
@@ -295,7 +304,7 @@ impl Store {
         })
     }
 
-    fn event(&self, id: &str) -> Result<Option<(Event, Delivery)>> {
+    fn event(&self, id: &str) -> Result<Option<(Notice, Delivery)>> {
         let query = "SELECT id, type, at, body, json FROM webhook_event WHERE id = ?";
         sql::first(self.sql(), query, vec![id.into()])?.map(event_of).transpose()
     }
@@ -306,13 +315,13 @@ impl Store {
         sql::as_int(row.as_ref().and_then(|row| row.first()))
     }
 
-    fn due_events(&self, now: UnixMillis, limit: u32) -> Result<Vec<(Event, Delivery)>> {
+    fn due_events(&self, now: UnixMillis, limit: u32) -> Result<Vec<(Notice, Delivery)>> {
         let query = "SELECT id, type, at, body, json FROM webhook_event
             WHERE state = 'pending' AND next_at <= ? ORDER BY next_at, seq LIMIT ?";
         self.events(query, vec![sql::time(now)?, i64::from(limit).into()])
     }
 
-    fn events_after(&self, state: Option<StateName>, after: u64, limit: u32) -> Result<Vec<(Event, Delivery)>> {
+    fn events_after(&self, state: Option<StateName>, after: u64, limit: u32) -> Result<Vec<(Notice, Delivery)>> {
         let limit = i64::from(limit).into();
         match state {
             Some(state) => {
@@ -327,7 +336,7 @@ impl Store {
         }
     }
 
-    fn events(&self, query: &str, parameters: Row) -> Result<Vec<(Event, Delivery)>> {
+    fn events(&self, query: &str, parameters: Row) -> Result<Vec<(Notice, Delivery)>> {
         sql::rows(self.sql(), query, parameters)?.into_iter().map(event_of).collect()
     }
 
@@ -347,14 +356,14 @@ fn secret_of(row: Row) -> Result<(String, UnixMillis, Option<UnixMillis>)> {
     }
 }
 
-fn event_of(row: Row) -> Result<(Event, Delivery)> {
+fn event_of(row: Row) -> Result<(Notice, Delivery)> {
     let text = |index: usize| match row.get(index) {
         Some(SqlStorageValue::String(text)) => Ok(text.clone()),
         _ => Err(Error::from("expected text")),
     };
     let at = sql::as_int(row.get(2))?.map(UnixMillis).unwrap_or_default();
     let kind = serde_json::from_value(serde_json::Value::String(text(1)?))?;
-    Ok((Event { id: text(0)?, kind, at, body: text(3)? }, serde_json::from_str(&text(4)?)?))
+    Ok((Notice { id: text(0)?, kind, at, body: text(3)? }, serde_json::from_str(&text(4)?)?))
 }
 
 fn write_endpoint(sql: &SqlStorage, endpoint: &Endpoint) -> Result<()> {
@@ -363,16 +372,16 @@ fn write_endpoint(sql: &SqlStorage, endpoint: &Endpoint) -> Result<()> {
     sql::run(sql, statement, vec![sql::json(endpoint)?]).map(|_| ())
 }
 
-fn insert_event(sql: &SqlStorage, event: &Event, delivery: &Delivery) -> Result<()> {
+fn insert_event(sql: &SqlStorage, notice: &Notice, delivery: &Delivery) -> Result<()> {
     let statement = "INSERT OR IGNORE INTO webhook_event (id, type, at, state, next_at, body, json)
         VALUES (?, ?, ?, ?, ?, ?, ?)";
     let parameters = vec![
-        event.id.as_str().into(),
-        event.kind.as_str().into(),
-        sql::time(event.at)?,
+        notice.id.as_str().into(),
+        notice.kind.as_str().into(),
+        sql::time(notice.at)?,
         delivery.state.name().as_str().into(),
         next_at(delivery)?,
-        event.body.as_str().into(),
+        notice.body.as_str().into(),
         sql::json(delivery)?,
     ];
     sql::run(sql, statement, parameters).map(|_| ())

@@ -3,8 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64ct::{Base64, Encoding};
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
@@ -111,10 +110,10 @@ impl Message {
     /// When the secret is none.
     #[must_use]
     pub fn is_signed_by(&self, secret: &str) -> bool {
-        let key = STANDARD.decode(secret.trim_start_matches("whsec_")).expect("base64");
+        let key = Base64::decode_vec(secret.trim_start_matches("whsec_")).expect("base64");
         let mut mac = Hmac::<Sha256>::new_from_slice(&key).expect("any length will do");
         mac.update(format!("{}.{}.{}", self.id(), self.header("webhook-timestamp"), self.body()).as_bytes());
-        let expected = format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()));
+        let expected = format!("v1,{}", Base64::encode_string(&mac.finalize().into_bytes()));
         self.signatures().contains(&expected.as_str())
     }
 }

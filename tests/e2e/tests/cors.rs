@@ -90,9 +90,7 @@ fn by_default_no_other_page_is_served() {
     let id = finished(&client);
     let spent = client.balance().spent;
     let token = world.client_with_key(&minted(&client, json!({})));
-    // A token may make all but the last two, whatever the origin.
-    let by_token = requests(&token, &id).into_iter().take(8);
-    for request in requests(&client, &id).into_iter().chain(by_token) {
+    for request in requests(&client, &id).into_iter().chain(requests(&token, &id)) {
         for origin in [PAGE, "null", "http://localhost", "https://127.0.0.1", "*"] {
             let refused = client.call(&request.clone().header("Origin", origin));
             assert_eq!(refused.status, 403, "{origin} {}: {}", request.target, refused.text());
@@ -141,6 +139,13 @@ fn an_allowed_page_is_served_and_may_read_the_answer() {
     let beyond = get_from(&client, OTHER, &format!("/v1/generations/{id}/stream?offset=999999"));
     beyond.assert_problem(409, "beyond_end");
     assert_readable_by(&beyond, OTHER);
+    let by_token = world.client_with_key(&minted(&client, json!({ "may": "read" })));
+    let no_run = by_token.chat(&Chat::complete("gen?tokens=1").header("Origin", PAGE));
+    no_run.assert_envelope(403, "token_not_allowed");
+    assert_readable_by(&no_run, PAGE);
+    let no_balance = get_from(&by_token, PAGE, "/v1/balance");
+    no_balance.assert_problem(403, "token_not_allowed");
+    assert_readable_by(&no_balance, PAGE);
     let unpriced = client.chat(&Chat::complete("unpriced").header("Origin", PAGE));
     unpriced.assert_envelope(400, "model_not_priced");
     assert_readable_by(&unpriced, PAGE);

@@ -164,7 +164,7 @@ fn failures_are_retried_under_the_same_id() {
 #[test]
 fn a_receivers_wish_is_kept() {
     let (world, client) = world("retry after");
-    let hook = Hook::new(&world.simulator, &unique("wish"), "429+3,200");
+    let hook = Hook::new(&world.simulator, &unique("wish"), "429:3,200");
     let secret = client.use_hook(&hook);
     run(&client);
     let pending = client.wait_for_deliveries("pending", 1);

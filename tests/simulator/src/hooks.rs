@@ -4,7 +4,7 @@
 //! | answer | what the receiver does |
 //! |---|---|
 //! | `200` | answers with that status |
-//! | `429+7` | the same, with `Retry-After: 7` |
+//! | `429:7` | the same, with `Retry-After: 7` |
 //! | `200@3000` | the same, after 3,000 ms |
 //! | `200!reset` | sends the head, and resets the connection instead of the body |
 //! | `200!stall` | sends the head, and never the body |
@@ -84,7 +84,7 @@ fn parse(text: &str) -> Result<Answer, Refusal> {
         None => (rest, 0),
         Some((rest, delay)) => (rest, delay.parse().map_err(|_| unknown())?),
     };
-    let (status, retry_after_s) = match rest.split_once('+') {
+    let (status, retry_after_s) = match rest.split_once(':') {
         None => (rest, None),
         Some((status, seconds)) => (status, Some(seconds.parse().map_err(|_| unknown())?)),
     };
@@ -165,8 +165,8 @@ mod tests {
         assert_eq!(answers(None).unwrap(), [plain(200)]);
         assert_eq!(answers(Some("500,drop,silent")).unwrap(), [plain(500), Answer::Drop, Answer::Silent]);
         let all = Answer::Status { status: 503, retry_after_s: Some(7), delay_ms: 30, after: After::Stall };
-        assert_eq!(answers(Some("503+7@30!stall")).unwrap(), [all]);
-        for bad in ["", "x", "200!", "200@", "429+", "200,,200"] {
+        assert_eq!(answers(Some("503:7@30!stall")).unwrap(), [all]);
+        for bad in ["", "x", "200!", "200@", "429:", "200,,200"] {
             assert!(answers(Some(bad)).is_err(), "{bad}");
         }
     }

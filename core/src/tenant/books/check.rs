@@ -21,7 +21,7 @@ pub const DIFFERENCES_MAX: usize = 100;
 
 /// What a check reads next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(tag = "stage", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// The numbers after [`Verified::head`], up to the one where the chain ended when the check began.
     Chain {

@@ -5,7 +5,9 @@ use crate::ledger::Posting;
 use crate::money::Micros;
 use crate::tenant::Hold;
 use alloc::string::String;
-use serde::{Deserialize, Serialize};
+use core::fmt;
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Which two accounts of one thing differ. Stable names, part of the API. In a [`Difference`], `expected` is the first of
 /// the two and `found` the second.
@@ -82,8 +84,8 @@ pub enum What {
     ReservationPosting,
 }
 
-/// A value in one of two accounts.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// A value in one of two accounts. In JSON a number, a text or `null`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(untagged)]
 pub enum Said {
     /// An amount in micro-USD, or a count.
@@ -92,6 +94,38 @@ pub enum Said {
     Word(String),
     /// Nothing is there.
     Nothing,
+}
+
+impl<'de> Deserialize<'de> for Said {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(SaidVisitor)
+    }
+}
+
+struct SaidVisitor;
+
+impl Visitor<'_> for SaidVisitor {
+    type Value = Said;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number, a text or null")
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Said, E> {
+        Ok(Said::Number(number))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Said, E> {
+        Ok(Said::from(number))
+    }
+
+    fn visit_str<E>(self, word: &str) -> Result<Said, E> {
+        Ok(Said::from(word))
+    }
+
+    fn visit_unit<E>(self) -> Result<Said, E> {
+        Ok(Said::Nothing)
+    }
 }
 
 impl From<i64> for Said {

@@ -12,7 +12,7 @@ use holdfast_core::tenant::{Hold, HoldState};
 use holdfast_core::view::{BalanceView, Consistency, LedgerCheckView};
 use holdfast_core::wire::{BooksReply, GenerationCall, GenerationReply};
 use std::pin::pin;
-use worker::Result;
+use worker::{Error, Result};
 
 /// Open holds that a balance shows.
 const HOLDS_SHOWN: u32 = 100;
@@ -70,7 +70,9 @@ impl Tenant {
             stage => self.read_stage(&mut run.check, &stage)?,
         }
         self.store.store_run(&run)?;
-        Ok(BooksReply::Check { run: run.number, view: Box::new(LedgerCheckView::of(run.number, &run.check)) })
+        let view = LedgerCheckView::of(run.number, &run.check);
+        let body = serde_json::to_string(&view).map_err(Error::from)?;
+        Ok(BooksReply { body, place: run.number, more: !view.complete, ..BooksReply::default() })
     }
 
     fn read_stage(&self, check: &mut Check, stage: &Stage) -> Result<()> {

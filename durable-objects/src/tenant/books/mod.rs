@@ -16,13 +16,17 @@ mod seek;
 
 use super::{Failure, Tenant};
 use holdfast_core::ids::{Identity, ReservationId};
-use holdfast_core::ledger::{GroupBy, SumError, UsageSums};
+use holdfast_core::ledger::{GroupBy, UsageSums};
 use holdfast_core::refusal::Refusal;
 use holdfast_core::tenant::Hold;
-use holdfast_core::view::{Cursor, GenerationSummary, InvoiceLineView, List, Page};
+use holdfast_core::view::{Cursor, GenerationSummary, InvoiceLineView, List, Page, UsageRecordView};
 use holdfast_core::wire::{
     BooksCall, BooksReply, GenerationFilter, HoldName, LedgerFilter, PAGE_MAX, Paging, RecordsOf, Span, TenantReply,
 };
+use pages::Read;
+use seek::Window;
+use serde::Serialize;
+use worker::Error;
 
 /// Invoice lines that one call sums.
 const SUMMED_MAX: u32 = 2_000;
@@ -61,28 +65,24 @@ impl Tenant {
                 self.store.entries(window, filter, paging.limit)?
             }
         };
-        Ok(BooksReply::Ledger(page(List::Ledger, data, read.more, read.last)))
+        document(&page(List::Ledger, data, read))
     }
 
     fn lines(&self, span: Span, paging: Paging) -> Answer {
         let window = self.store.window(span, paging.after.unwrap_or_default())?;
         let (lines, read) = self.store.lines(window, span, paging.limit)?;
-        let data = lines.into_iter().map(|(seq, line)| InvoiceLineView::of(seq, line)).collect();
-        Ok(BooksReply::Lines(page(List::Lines, data, read.more, read.last)))
+        let data: Vec<_> = lines.into_iter().map(|(seq, line)| InvoiceLineView::of(seq, line)).collect();
+        document(&page(List::Lines, data, read))
     }
 
     fn sums(&self, by: GroupBy, span: Span, after: Option<u64>, upto: Option<u64>) -> Answer {
         let window = self.store.window(span, after.unwrap_or_default())?;
         // What is billed while a long report is made belongs to the next one.
         let upto = upto.map_or(window.upto, |upto| upto.min(window.upto));
-        let (lines, read) = self.store.lines(seek::Window { upto, ..window }, span, SUMMED_MAX)?;
+        let (lines, read) = self.store.lines(Window { upto, ..window }, span, SUMMED_MAX)?;
         let mut sums = UsageSums::default();
-        match lines.iter().try_for_each(|(_, line)| sums.add(line, by)) {
-            Ok(()) => {}
-            Err(SumError::TooManyGroups) => return Ok(BooksReply::TooManyGroups),
-            Err(SumError::Money) => return Err(Refusal::AmountOutOfRange.into()),
-        }
-        Ok(BooksReply::Sums { groups: sums.into_groups(), next: read.more.then_some(read.last), upto })
+        lines.iter().try_for_each(|(_, line)| sums.add(line, by)).map_err(|_| Refusal::AmountOutOfRange)?;
+        Ok(BooksReply { sums: sums.into_groups(), place: read.last, more: read.more, upto, ..BooksReply::default() })
     }
 
     fn records(&self, of: &RecordsOf) -> Answer {
@@ -96,21 +96,21 @@ impl Tenant {
                 self.store.usage_records_of(&hold.identity.reservation, PAGE_MAX)?
             }
         };
-        Ok(BooksReply::Records(Page::new(records.into_iter().map(Into::into).collect(), false, None)))
+        let data: Vec<_> = records.into_iter().map(UsageRecordView::from).collect();
+        document(&Page::new(data, false, None))
     }
 
     fn audit(&self, paging: Paging) -> Answer {
         let tenant = self.settings.tenant_id()?;
-        let after = paging.after.unwrap_or_default();
-        let (data, read) = self.store.audit_events(&tenant, after, paging.limit)?;
-        Ok(BooksReply::Audit(page(List::Audit, data, read.more, read.last)))
+        let (body, read) = self.store.audit_events(&tenant, paging.after.unwrap_or_default(), paging.limit)?;
+        Ok(BooksReply { body, place: read.last, more: read.more, ..BooksReply::default() })
     }
 
     fn generations(&self, filter: &GenerationFilter, paging: Paging) -> Answer {
         let (holds, next) = self.store.generations(filter, paging)?;
         let data: Vec<_> = holds.iter().map(GenerationSummary::from).collect();
         let next = next.map(|place| Cursor { list: List::Generations, place });
-        Ok(BooksReply::Generations(Page::new(data, next.is_some(), next)))
+        document(&Page::new(data, next.is_some(), next))
     }
 
     /// The reservation that a caller names; one of another tenant is as unknown as one of nobody.
@@ -130,6 +130,10 @@ fn bounded(paging: Paging) -> Paging {
 }
 
 /// A page of a list that grows at its end.
-fn page<T>(list: List, data: Vec<T>, more: bool, last: u64) -> Page<T> {
-    Page::new(data, more, Some(Cursor { list, place: last }))
+fn page<T>(list: List, data: Vec<T>, read: Read) -> Page<T> {
+    Page::new(data, read.more, Some(Cursor { list, place: read.last }))
+}
+
+fn document<T: Serialize>(document: &T) -> Answer {
+    Ok(BooksReply { body: serde_json::to_string(document).map_err(Error::from)?, ..BooksReply::default() })
 }

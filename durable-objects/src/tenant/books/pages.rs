@@ -110,8 +110,8 @@ impl Store {
         sql::all_json(self.sql(), query, vec![reservation.as_str().into(), i64::from(limit).into()])
     }
 
-    /// Audit rows as events. A row whose posting cannot be read has none: a check names it.
-    pub(super) fn audit_events(&self, tenant: &TenantId, after: u64, limit: u32) -> Result<(Vec<String>, Read)> {
+    /// Audit rows as events, one a line. A row whose posting cannot be read has none: a check names it.
+    pub(super) fn audit_events(&self, tenant: &TenantId, after: u64, limit: u32) -> Result<(String, Read)> {
         let query = "
             SELECT audit.seq, audit.json, posting.json
             FROM audit LEFT JOIN posting ON posting.id = json_extract(audit.json, '$.posting_id')
@@ -119,14 +119,14 @@ impl Store {
         let wanted = i64::from(limit).saturating_add(1);
         let (rows, more) = cut(sql::rows(self.sql(), query, vec![sql::int(after)?, wanted.into()])?, limit);
         let last = if rows.is_empty() { after } else { last_of(&rows)? };
-        let mut events = Vec::with_capacity(rows.len());
+        let mut events = String::new();
         for row in &rows {
             let audit: AuditRow = json_of(row, 1)?;
             let event = text_at(row, 2).and_then(|posting| audit_event(tenant, &audit, posting));
-            if event.is_none() {
-                worker::console_error!("audit row {} has no posting that can be read", audit.seq);
+            match event {
+                Some(event) => events.extend([event.as_str(), "\n"]),
+                None => worker::console_error!("audit row {} has no posting that can be read", audit.seq),
             }
-            events.extend(event);
         }
         Ok((events, Read { last, more }))
     }
