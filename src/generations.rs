@@ -8,6 +8,7 @@ use crate::request_headers::{header, idempotency_key};
 use crate::respond;
 use holdfast_core::ids::GenerationId;
 use holdfast_core::refusal::Refusal;
+use holdfast_core::reservation::ResolvedBy;
 use holdfast_core::tenant::Admitted;
 use holdfast_core::time::UnixMillis;
 use holdfast_core::view::GenerationView;
@@ -115,7 +116,7 @@ async fn request_cancel(env: &Env, admitted: &Admitted) -> Result<Option<UnixMil
 }
 
 async fn resolve_unstarted(env: &Env, admitted: &Admitted) -> Result<(), Refusal> {
-    let call = GenerationCall::Resolve { admitted: Box::new(admitted.clone()) };
+    let call = GenerationCall::Resolve { admitted: Box::new(admitted.clone()), by: ResolvedBy::Cancel };
     match ask::generation(env, &admitted.identity, &call, &[]).await? {
         Answer::Reply(GenerationReply::Resolved) => Ok(()),
         _ => Err(ask::unexpected()),

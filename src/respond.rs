@@ -87,7 +87,10 @@ const fn status_of(error: &EdgeError) -> u16 {
 
 const fn status_of_refusal(refusal: &Refusal) -> u16 {
     match refusal {
-        Refusal::ModelNotPriced { .. } | Refusal::OverrideNotAllowed | Refusal::AmountOutOfRange => 400,
+        Refusal::ModelNotPriced { .. }
+        | Refusal::OverrideNotAllowed
+        | Refusal::JustificationRequired
+        | Refusal::AmountOutOfRange => 400,
         Refusal::InvalidKey => 401,
         Refusal::BudgetExhausted => 402,
         Refusal::NoRoute | Refusal::NotFound => 404,
@@ -95,8 +98,11 @@ const fn status_of_refusal(refusal: &Refusal) -> u16 {
         | Refusal::NeverStarted
         | Refusal::StaleEpoch { .. }
         | Refusal::WrongState { .. }
+        | Refusal::ActionConflict
+        | Refusal::VersionConflict { .. }
         | Refusal::PostingConflict
-        | Refusal::AlreadyResolved => 409,
+        | Refusal::AlreadyResolved
+        | Refusal::NotResolvedYet => 409,
         Refusal::IdempotencyKeyReused => 422,
         Refusal::ConcurrencyExceeded { .. } | Refusal::TooManyReaders => 429,
         Refusal::Misconfigured { .. } | Refusal::Unavailable { .. } => 503,

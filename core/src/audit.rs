@@ -83,24 +83,11 @@ fn canonical(posting: &Posting) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Direction, PostingKind, ReasonCode};
+    use crate::ledger::{PostingKind, ReasonCode};
     use crate::money::Micros;
 
     fn posting(id: &str) -> Posting {
-        Posting {
-            id: id.into(),
-            kind: PostingKind::Grant,
-            reservation: None,
-            generation: None,
-            amount: Micros::ZERO,
-            usage: None,
-            price_version: None,
-            direction: Direction::Charge,
-            refers_to: None,
-            frees_slot: false,
-            reason: ReasonCode::Granted,
-            decided_at: UnixMillis(1),
-        }
+        Posting::new(id.into(), PostingKind::Grant, Micros::ZERO, ReasonCode::Granted, UnixMillis(1))
     }
 
     /// Invariant 10.

@@ -90,14 +90,15 @@ fn checksum_of(tenant: &TenantId, random: &str) -> String {
 }
 
 fn hmac_hex(key: &[u8], message: &[u8]) -> String {
+    to_hex(&hmac_sha256(key, &[message]))
+}
+
+/// HMAC-SHA-256 of the parts, one after the other.
+pub(crate) fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     // HMAC takes a key of any length; the error type is for other algorithms.
-    Hmac::<Sha256>::new_from_slice(key).map_or_else(
-        |_| String::new(),
-        |mut mac| {
-            mac.update(message);
-            to_hex(&mac.finalize().into_bytes())
-        },
-    )
+    Hmac::<Sha256>::new_from_slice(key).map_or([0; 32], |mac| {
+        parts.iter().fold(mac, |mac, part| mac.chain_update(part)).finalize().into_bytes().into()
+    })
 }
 
 /// SHA-256 of `bytes`, lower-case hex: request fingerprints and audit hashes.

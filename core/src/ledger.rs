@@ -1,12 +1,34 @@
 //! Immutable ledger movements and the balances they make. A resolution is a new posting that names its hold; nothing
 //! is ever edited. The posting id makes a repeated delivery harmless.
+//!
+//! Four things that are easily confused are four types (seed 2: "a reservation represents held capacity, credit, or
+//! budget. A usage event records measured consumption. An invoice line expresses a billable amount. A ledger entry
+//! records a financial movement"):
+//!
+//! | type | says |
+//! |---|---|
+//! | [`crate::reservation::Reservation`] | what is held, and for what |
+//! | [`UsageRecord`] | what one attempt consumed, as measured, and who measured it |
+//! | [`InvoiceLine`] | what is billed, at which price, and on which usage records it stands |
+//! | [`LedgerEntry`] | what one [`Posting`] moved, and the balances after it |
+
+mod balances;
+mod entry;
+mod invoice;
+mod usage_record;
+
+pub use balances::Balances;
+pub use entry::LedgerEntry;
+pub use invoice::InvoiceLine;
+pub use usage_record::{Observed, UsageRecord, usage_record_id};
 
 use crate::ids::{GenerationId, ReservationId};
-use crate::money::{Micros, MoneyError};
+use crate::money::Micros;
 use crate::time::UnixMillis;
 use crate::usage::Metered;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// What a posting moves.
@@ -15,17 +37,17 @@ use serde::{Deserialize, Serialize};
 pub enum PostingKind {
     /// Credit given by the operator: `granted` grows.
     Grant,
-    /// Credit set aside for one reservation: `held` grows.
+    /// Credit set aside for one reservation: `held` grows, and a slot is taken.
     Hold,
-    /// The hold ends, its cost is spent: `held` falls by the hold, `spent` grows by the amount.
+    /// The hold ends, its cost is spent: `held` falls by all that is still held, `spent` grows by the amount.
     Settle,
-    /// The hold ends without cost: `held` falls by the hold.
+    /// The hold ends without cost: `held` falls by all that is still held.
     Release,
     /// A cost above the hold, beside its `Settle`: `spent` grows.
     Overage,
-    /// A further attempt was allowed: `held` grows.
+    /// A further attempt was allowed: `held` grows. Authored by the tenant itself.
     HoldExtended,
-    /// A part of an expired hold is given back, or its slot, or both: `held` falls by the amount.
+    /// A part of an expired hold is given back, or its slot, or both: `held` falls by the amount. The hold stays open.
     HoldReduced,
     /// A cost that became known after the hold was released by expiry: `spent` grows. Refers to the release.
     LateSettlement,
@@ -80,6 +102,27 @@ impl PostingKind {
     #[must_use]
     pub const fn resolves_hold(self) -> bool {
         matches!(self, Self::Settle | Self::Release)
+    }
+
+    /// Whether it changes what is spent. Each such posting has one invoice line.
+    #[must_use]
+    pub const fn bills(self) -> bool {
+        match self {
+            Self::Settle | Self::Overage | Self::LateSettlement | Self::Correction | Self::Compensation => true,
+            Self::Grant | Self::Hold | Self::HoldExtended | Self::HoldReduced | Self::Release => false,
+        }
+    }
+
+    /// Whether it must name the posting that it corrects, compensates or makes up for.
+    #[must_use]
+    pub const fn refers(self) -> bool {
+        matches!(self, Self::LateSettlement | Self::Correction | Self::Compensation)
+    }
+
+    /// Whether it may go either way; every other kind has one.
+    #[must_use]
+    pub const fn has_direction(self) -> bool {
+        matches!(self, Self::Correction | Self::Compensation)
     }
 }
 
@@ -141,6 +184,12 @@ pub enum ReasonCode {
     Escalated,
     /// Two pieces of evidence of the same rank differ.
     EvidenceConflict,
+    /// Nothing is decided yet: the driver shows life, or a newer attempt owns.
+    AttemptLive,
+    /// Nothing is decided yet: the outcome is open, and there is still time to learn it.
+    OutcomeOpen,
+    /// Nothing is decided again: the posting that resolves the hold is authored.
+    PostingUnderway,
     /// A further attempt extends the hold.
     RetryExtended,
     /// A completion became known after the hold was resolved.
@@ -151,6 +200,22 @@ pub enum ReasonCode {
     OperatorCompensation,
     /// The tenant refuses a posting for good.
     PostingRefused,
+}
+
+impl ReasonCode {
+    /// Whether a release for this reason leaves open what ran: the deadline or an operator ended the hold, no evidence
+    /// did. The same call is then not repeated by itself (invariant 12).
+    #[must_use]
+    pub const fn leaves_outcome_open(self) -> bool {
+        matches!(
+            self,
+            Self::ExpiredWatching
+                | Self::ExpiredReleased
+                | Self::Escalated
+                | Self::EvidenceConflict
+                | Self::OperatorDecision
+        )
+    }
 }
 
 /// One immutable ledger movement.
@@ -166,7 +231,8 @@ pub struct Posting {
     /// The generation of that reservation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<GenerationId>,
-    /// The amount: granted, held, spent, or for `release` the amount returned.
+    /// The amount: granted, held, given back or spent. For `release` what its author takes to be held: what is held in
+    /// fact may be more, by an extension whose answer was lost, and all of it is returned.
     pub amount: Micros,
     /// The usage behind a settlement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -183,10 +249,60 @@ pub struct Posting {
     /// A `hold_reduced` that gives the slot back, the hold being kept.
     #[serde(default, skip_serializing_if = "is_false")]
     pub frees_slot: bool,
+    /// The measured consumption it stands on. It travels with the posting, so neither is ever known without the other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub usage_records: Vec<UsageRecord>,
     /// Why.
     pub reason: ReasonCode,
     /// When it was decided, by the clock of the object that decided.
     pub decided_at: UnixMillis,
+}
+
+impl Posting {
+    /// A posting that belongs to no reservation, and has no more to it than these.
+    #[must_use]
+    pub const fn new(
+        id: String,
+        kind: PostingKind,
+        amount: Micros,
+        reason: ReasonCode,
+        decided_at: UnixMillis,
+    ) -> Self {
+        Self {
+            id,
+            kind,
+            reservation: None,
+            generation: None,
+            amount,
+            usage: None,
+            price_version: None,
+            direction: Direction::Charge,
+            refers_to: None,
+            frees_slot: false,
+            usage_records: Vec::new(),
+            reason,
+            decided_at,
+        }
+    }
+
+    /// What no posting of a reservation may be, whatever the state of its hold; the reason in stable words.
+    #[must_use]
+    pub fn contradiction(&self) -> Option<&'static str> {
+        let foreign = |record: &UsageRecord| Some(&record.reservation) != self.reservation.as_ref();
+        if matches!(self.kind, PostingKind::Grant | PostingKind::Hold | PostingKind::HoldExtended) {
+            Some("authored by the tenant alone")
+        } else if self.direction == Direction::Refund && !self.kind.has_direction() {
+            Some("refund of a kind that only charges")
+        } else if self.frees_slot && self.kind != PostingKind::HoldReduced {
+            Some("frees_slot of a kind that keeps or ends the hold")
+        } else if self.kind.refers() && self.refers_to.is_none() {
+            Some("without refers_to")
+        } else if self.usage_records.iter().any(foreign) {
+            Some("usage of another reservation")
+        } else {
+            None
+        }
+    }
 }
 
 /// The id of a posting. Unique: the same movement delivered twice has the same id.
@@ -195,66 +311,9 @@ pub fn posting_id(reservation: &ReservationId, epoch: u32, kind: PostingKind, se
     format!("{reservation}:{epoch}:{}:{settlement_version}", kind.as_str())
 }
 
-/// A tenant's balances.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Balances {
-    /// Credit given.
-    pub granted: Micros,
-    /// Credit set aside.
-    pub held: Micros,
-    /// Credit spent. May exceed `granted` by overages only.
-    pub spent: Micros,
-}
-
-impl Balances {
-    /// `granted − held − spent`, zero when negative.
-    #[must_use]
-    pub fn available(&self) -> Micros {
-        self.granted.saturating_minus(self.held).saturating_minus(self.spent)
-    }
-
-    /// The balances after one movement. `hold` is the hold that a resolution ends.
-    ///
-    /// # Errors
-    /// [`MoneyError`] when a balance would leave its range; then nothing may be stored.
-    pub fn after(&self, kind: PostingKind, amount: Micros, hold: Micros) -> Result<Self, MoneyError> {
-        let mut next = *self;
-        match kind {
-            PostingKind::Grant => next.granted = self.granted.plus(amount)?,
-            PostingKind::Hold => next.held = self.held.plus(amount)?,
-            PostingKind::Settle => {
-                next.held = self.held.minus(hold)?;
-                next.spent = self.spent.plus(amount)?;
-            }
-            PostingKind::Release => next.held = self.held.minus(hold)?,
-            PostingKind::HoldExtended => next.held = self.held.plus(amount)?,
-            PostingKind::HoldReduced => next.held = self.held.minus(amount)?,
-            PostingKind::Overage | PostingKind::LateSettlement => next.spent = self.spent.plus(amount)?,
-            PostingKind::Correction | PostingKind::Compensation => next.spent = self.spent.plus(amount)?,
-        }
-        Ok(next)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn micros(n: u64) -> Micros {
-        Micros::new(n).unwrap()
-    }
-
-    #[test]
-    fn movements() {
-        let start = Balances { granted: micros(100), ..Balances::default() };
-        let held = start.after(PostingKind::Hold, micros(30), Micros::ZERO).unwrap();
-        assert_eq!((held.held, held.available()), (micros(30), micros(70)));
-        let settled = held.after(PostingKind::Settle, micros(12), micros(30)).unwrap();
-        assert_eq!((settled.held, settled.spent, settled.available()), (Micros::ZERO, micros(12), micros(88)));
-        let released = held.after(PostingKind::Release, micros(30), micros(30)).unwrap();
-        assert_eq!(released, start);
-        assert!(start.after(PostingKind::Release, micros(1), micros(1)).is_err(), "nothing is held");
-    }
 
     #[test]
     fn posting_ids_name_what_they_resolve() {
@@ -263,5 +322,16 @@ mod tests {
             posting_id(&reservation, 1, PostingKind::Settle, 1),
             "res_01010101010101010101010101010101:1:settle:1"
         );
+    }
+
+    /// Audit rows hash these bytes: members that a posting does not have leave no trace in them.
+    #[test]
+    fn bytes_of_a_posting_are_pinned() {
+        let amount = Micros::new(5).unwrap();
+        let posting =
+            Posting::new("config:grant:5".into(), PostingKind::Grant, amount, ReasonCode::Granted, UnixMillis(1));
+        let bytes = r#"{"id":"config:grant:5","kind":"grant","amount":5,"reason":"granted","decided_at":1}"#;
+        assert_eq!(serde_json::to_string(&posting).unwrap(), bytes);
+        assert_eq!(serde_json::from_str::<Posting>(bytes).unwrap(), posting);
     }
 }

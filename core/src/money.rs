@@ -74,6 +74,49 @@ impl From<Micros> for u64 {
     }
 }
 
+/// A movement of an amount in micro-USD, up or down; its size is below 2^53 like any amount's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "i64", into = "i64")]
+pub struct SignedMicros(i64);
+
+impl SignedMicros {
+    /// No movement.
+    pub const ZERO: Self = Self(0);
+
+    /// A movement in micro-USD.
+    ///
+    /// # Errors
+    /// [`MoneyError`] when its size is 2^53 or more.
+    pub const fn new(micros: i64) -> Result<Self, MoneyError> {
+        if micros.unsigned_abs() <= Micros::MAX.0 { Ok(Self(micros)) } else { Err(MoneyError) }
+    }
+
+    /// How an amount moved. Both ends are in range, so the difference is.
+    #[must_use]
+    pub const fn between(before: Micros, after: Micros) -> Self {
+        Self(after.0.cast_signed().saturating_sub(before.0.cast_signed()))
+    }
+
+    /// The number of micro-USD.
+    #[must_use]
+    pub const fn get(self) -> i64 {
+        self.0
+    }
+}
+
+impl TryFrom<i64> for SignedMicros {
+    type Error = MoneyError;
+    fn try_from(micros: i64) -> Result<Self, MoneyError> {
+        Self::new(micros)
+    }
+}
+
+impl From<SignedMicros> for i64 {
+    fn from(movement: SignedMicros) -> Self {
+        movement.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,5 +130,13 @@ mod tests {
         assert!(serde_json::from_str::<Micros>("9007199254740992").is_err());
         assert!(serde_json::from_str::<Micros>("-1").is_err());
         assert!(serde_json::from_str::<Micros>("1.5").is_err());
+    }
+    #[test]
+    fn movements_go_both_ways_and_stay_in_range() {
+        let seven = Micros::new(7).unwrap();
+        assert_eq!(SignedMicros::between(seven, Micros::ZERO).get(), -7);
+        assert_eq!(SignedMicros::between(Micros::ZERO, Micros::MAX).get(), (1 << 53) - 1);
+        assert_eq!(serde_json::from_str::<SignedMicros>("-7").unwrap(), SignedMicros::new(-7).unwrap());
+        assert!(serde_json::from_str::<SignedMicros>("-9007199254740992").is_err());
     }
 }

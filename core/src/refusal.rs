@@ -45,12 +45,23 @@ pub enum Refusal {
         /// The state it is in.
         state: String,
     },
+    /// An operator's action needs an id, an actor, a reason and a justification.
+    JustificationRequired,
+    /// The same action id came with another action.
+    ActionConflict,
+    /// The state has changed since it was looked at.
+    VersionConflict {
+        /// The version it has now.
+        current: u64,
+    },
     /// As many readers are attached as are allowed.
     TooManyReaders,
     /// The same posting id came with other content.
     PostingConflict,
     /// The hold was already resolved by another posting.
     AlreadyResolved,
+    /// A posting overtook the one that it follows: it is applied when that one has come.
+    NotResolvedYet,
     /// An amount is out of range.
     AmountOutOfRange,
     /// The operator's settings cannot be served from. The reason is for the operator: it is logged and `/healthz` has it.
@@ -82,9 +93,13 @@ impl Refusal {
             Self::NeverStarted => "never_started",
             Self::StaleEpoch { .. } => "stale_epoch",
             Self::WrongState { .. } => "wrong_state",
+            Self::JustificationRequired => "justification_required",
+            Self::ActionConflict => "action_conflict",
+            Self::VersionConflict { .. } => "version_conflict",
             Self::TooManyReaders => "too_many_readers",
             Self::PostingConflict => "posting_conflict",
             Self::AlreadyResolved => "already_resolved",
+            Self::NotResolvedYet => "not_resolved_yet",
             Self::AmountOutOfRange => "amount_out_of_range",
             Self::Misconfigured { .. } => "misconfigured",
             Self::Unavailable { .. } => "unavailable",
@@ -96,8 +111,45 @@ impl Refusal {
     pub const fn retryable(&self) -> bool {
         matches!(
             self,
-            Self::ConcurrencyExceeded { .. } | Self::NeverStarted | Self::TooManyReaders | Self::Unavailable { .. }
+            Self::ConcurrencyExceeded { .. }
+                | Self::NeverStarted
+                | Self::TooManyReaders
+                | Self::NotResolvedYet
+                | Self::Unavailable { .. }
         )
+    }
+
+    /// Whether a tenant that refused a posting for this reason will never apply it: its hold and its content decide,
+    /// and neither changes any more. Delivering it again is of no use; somebody has to look at it. Everything else is
+    /// delivered again: a posting that overtook another, an object that could not be reached or is not configured, and
+    /// any answer that no posting should get.
+    #[must_use]
+    pub const fn is_permanent_for_posting(&self) -> bool {
+        match self {
+            // A hold is placed in the same object, before its reservation exists: it does not come later.
+            Self::NotFound
+            | Self::PostingConflict
+            | Self::WrongState { .. }
+            | Self::AlreadyResolved
+            | Self::AmountOutOfRange => true,
+            Self::InvalidKey
+            | Self::IdentityConflict
+            | Self::IdempotencyKeyReused
+            | Self::NoRoute
+            | Self::ModelNotPriced { .. }
+            | Self::OverrideNotAllowed
+            | Self::BudgetExhausted
+            | Self::ConcurrencyExceeded { .. }
+            | Self::NeverStarted
+            | Self::StaleEpoch { .. }
+            | Self::JustificationRequired
+            | Self::ActionConflict
+            | Self::VersionConflict { .. }
+            | Self::TooManyReaders
+            | Self::NotResolvedYet
+            | Self::Misconfigured { .. }
+            | Self::Unavailable { .. } => false,
+        }
     }
 
     /// One sentence for the caller.
@@ -124,9 +176,17 @@ impl Refusal {
             }
             Self::StaleEpoch { current } => alloc::format!("Another attempt owns this generation (epoch {current})."),
             Self::WrongState { state } => alloc::format!("The generation is `{state}`."),
+            Self::JustificationRequired => {
+                "An operator's action needs an id, an actor, a reason code and a justification.".to_string()
+            }
+            Self::ActionConflict => "This action id was used for another action.".to_string(),
+            Self::VersionConflict { current } => {
+                alloc::format!("The reservation has changed since it was looked at; it is at version {current}.")
+            }
             Self::TooManyReaders => "Too many readers are attached to this generation.".to_string(),
             Self::PostingConflict => "This posting id was used with other content.".to_string(),
             Self::AlreadyResolved => "The hold is already resolved.".to_string(),
+            Self::NotResolvedYet => "The posting that this one follows has not come yet.".to_string(),
             Self::AmountOutOfRange => "An amount is out of range.".to_string(),
             Self::Misconfigured { .. } => "The service is not configured correctly.".to_string(),
             Self::Unavailable { what } => alloc::format!("Temporarily unavailable: {what}."),

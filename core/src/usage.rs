@@ -36,6 +36,23 @@ pub struct Usage {
     pub reasoning_tokens: u64,
 }
 
+impl Usage {
+    /// The sum of two attempts of one reservation.
+    ///
+    /// # Errors
+    /// [`UsageRejection::TooLarge`], naming the count, when one leaves its range.
+    pub fn plus(&self, other: &Self) -> Result<Self, UsageRejection> {
+        let sum = |a: u64, b: u64, field| a.checked_add(b).ok_or(UsageRejection::TooLarge(field));
+        Ok(Self {
+            input_tokens: sum(self.input_tokens, other.input_tokens, "input_tokens")?,
+            output_tokens: sum(self.output_tokens, other.output_tokens, "output_tokens")?,
+            cached_input_tokens: sum(self.cached_input_tokens, other.cached_input_tokens, "cached_input_tokens")?,
+            cache_write_tokens: sum(self.cache_write_tokens, other.cache_write_tokens, "cache_write_tokens")?,
+            reasoning_tokens: sum(self.reasoning_tokens, other.reasoning_tokens, "reasoning_tokens")?,
+        })
+    }
+}
+
 /// Usage together with its quality as evidence.
 ///
 /// In JSON the quality is the member `kind` beside the counts: `{"kind":"exact","input_tokens":…}`.
@@ -62,6 +79,24 @@ impl Metered {
     #[must_use]
     pub const fn is_exact(&self) -> bool {
         matches!(self, Self::Exact(_))
+    }
+
+    /// The sum of two attempts of one reservation: exact only if both are. One bound makes the whole a bound.
+    ///
+    /// # Errors
+    /// As [`Usage::plus`].
+    pub fn plus(&self, other: &Self) -> Result<Self, UsageRejection> {
+        let sum = self.usage().plus(other.usage())?;
+        Ok(if self.is_exact() && other.is_exact() { Self::Exact(sum) } else { Self::AtLeast(sum) })
+    }
+
+    /// The sum over all attempts of one reservation (design 4: "settlement sums all attempts"). No attempt used
+    /// nothing, exactly.
+    ///
+    /// # Errors
+    /// As [`Usage::plus`].
+    pub fn sum<'a>(attempts: impl IntoIterator<Item = &'a Self>) -> Result<Self, UsageRejection> {
+        attempts.into_iter().try_fold(Self::Exact(Usage::default()), |sum, attempt| sum.plus(attempt))
     }
 }
 
@@ -178,5 +213,28 @@ mod tests {
         assert!(text.starts_with(r#"{"kind":"at_least","input_tokens":3,"output_tokens":4,"#), "{text}");
         assert_eq!(serde_json::from_str::<Metered>(&text).unwrap(), Metered::AtLeast(usage));
         assert!(Metered::Exact(usage).is_exact());
+    }
+    /// Design 4: "settlement sums all attempts"; one estimate makes the sum an estimate.
+    #[test]
+    fn attempts_are_summed_and_keep_the_weakest_quality() {
+        let usage = |n| Usage {
+            input_tokens: n,
+            output_tokens: 2 * n,
+            cached_input_tokens: 3 * n,
+            cache_write_tokens: 4 * n,
+            reasoning_tokens: 5 * n,
+        };
+        let (exact, bound) = (Metered::Exact(usage(1)), Metered::AtLeast(usage(10)));
+        for (attempts, sum) in [
+            (&[][..], Metered::Exact(usage(0))),
+            (&[exact], Metered::Exact(usage(1))),
+            (&[exact, exact], Metered::Exact(usage(2))),
+            (&[exact, bound], Metered::AtLeast(usage(11))),
+            (&[bound, exact, exact], Metered::AtLeast(usage(12))),
+        ] {
+            assert_eq!(Metered::sum(attempts), Ok(sum));
+        }
+        let most = Metered::AtLeast(Usage { output_tokens: u64::MAX, ..Usage::default() });
+        assert_eq!(Metered::sum(&[most, exact]), Err(UsageRejection::TooLarge("output_tokens")));
     }
 }

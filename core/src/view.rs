@@ -183,7 +183,7 @@ impl GenerationView {
 
     fn of_reservation(reservation: &Reservation, log: &LogFacts, live: &LiveFacts) -> Self {
         let terminal = reservation.lifecycle.is_terminal();
-        let Attempt { id, epoch, upstream, operation_id, finish_reason, responded_at, .. } = &reservation.attempt;
+        let Attempt { id, lease, upstream, operation_id, finish_reason, responded_at, .. } = &reservation.attempt;
         let base = Self::base(&reservation.identity, id, &reservation.terms, reservation.created_at);
         let stored = &reservation.connection;
         let state = match (live.readers, stored.state) {
@@ -199,7 +199,7 @@ impl GenerationView {
             },
             upstream: UpstreamView {
                 state: *upstream,
-                epoch: *epoch,
+                epoch: lease.epoch,
                 operation_id: operation_id.clone(),
                 finish_reason: finish_reason.clone(),
                 status: reservation.head.as_ref().filter(|_| responded_at.is_some()).map(|head| head.status),
@@ -210,7 +210,7 @@ impl GenerationView {
             settled: reservation.acknowledged_at.is_some(),
             usage: reservation.usage,
             cost: CostView {
-                hold_micros: reservation.terms.hold,
+                hold_micros: reservation.hold(),
                 settled_micros: reservation.cost,
                 estimated: reservation.usage.is_some_and(|usage| !usage.is_exact()),
             },
@@ -233,7 +233,7 @@ pub struct HoldView {
     pub reservation_id: ReservationId,
     /// Its generation.
     pub generation_id: GenerationId,
-    /// The amount.
+    /// What is held now.
     pub hold_micros: Micros,
     /// When it was admitted.
     pub admitted_at: UnixMillis,
@@ -261,7 +261,7 @@ pub struct BalanceView {
     pub spent_micros: Micros,
     /// What may still be held.
     pub available_micros: Micros,
-    /// Open holds.
+    /// Open holds that have not given their slot back.
     pub slots_in_use: u32,
     /// The open holds, oldest first, at most a hundred.
     pub holds: Vec<HoldView>,
@@ -270,13 +270,13 @@ pub struct BalanceView {
 }
 
 impl BalanceView {
-    /// The view of a tenant. `recomputed` are the balances over all postings, `open` the open holds, `open_sum` their
-    /// total (invariant 11).
+    /// The view of a tenant. `recomputed` are the balances over all postings, `open` the open holds, `slots` those that
+    /// have their slot, `open_sum` the total that is held (invariant 11).
     #[must_use]
-    pub fn of(tenant: &TenantState, recomputed: &Balances, open: &[Hold], open_count: u64, open_sum: Micros) -> Self {
+    pub fn of(tenant: &TenantState, recomputed: &Balances, open: &[Hold], slots: u64, open_sum: Micros) -> Self {
         let consistent = tenant.balances == *recomputed
             && tenant.balances.held == open_sum
-            && u64::from(tenant.slots_in_use) == open_count;
+            && u64::from(tenant.slots_in_use) == slots;
         Self {
             object: "balance".into(),
             granted_micros: tenant.balances.granted,
@@ -289,7 +289,7 @@ impl BalanceView {
                 .map(|hold| HoldView {
                     reservation_id: hold.identity.reservation.clone(),
                     generation_id: hold.identity.generation.clone(),
-                    hold_micros: hold.terms.hold,
+                    hold_micros: hold.held(),
                     admitted_at: hold.admitted_at,
                     due_at: hold.due_at,
                 })

@@ -9,8 +9,8 @@ use crate::key::KeyDigest;
 use crate::ledger::Posting;
 use crate::policy::Terms;
 use crate::refusal::Refusal;
-use crate::reservation::{Cancellation, ResponseHead, UpstreamEnd};
-use crate::tenant::{Admit, Admitted};
+use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, UpstreamEnd};
+use crate::tenant::{Admit, Admitted, Extend};
 use crate::view::{BalanceView, GenerationView};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -51,6 +51,8 @@ pub enum TenantCall {
         /// The postings.
         postings: Vec<Posting>,
     },
+    /// A further attempt is planned: may its hold be extended? Idempotent by reservation and epoch.
+    Extend(Box<Extend>),
 }
 
 /// The answer of a TenantObject.
@@ -73,6 +75,8 @@ pub enum TenantReply {
     Balance(Box<BalanceView>),
     /// Every posting is applied, now or before.
     Settled,
+    /// The hold is extended by the amount asked for, now or before.
+    Extended,
     /// Refused; nothing changed.
     Refused {
         /// Why.
@@ -168,10 +172,13 @@ pub enum GenerationCall {
     Result,
     /// Somebody asks for cancellation.
     Cancel,
-    /// From the tenant's sweep: what became of this hold?
+    /// What became of this hold? One that was never started never will be.
     Resolve {
         /// What it was admitted under.
         admitted: Box<Admitted>,
+        /// Who asks.
+        #[serde(default)]
+        by: ResolvedBy,
     },
 }
 
@@ -290,6 +297,12 @@ mod tests {
         );
         let settle = TenantCall::Settle { postings: Vec::new() };
         assert_eq!(serde_json::to_string(&settle).unwrap(), r#"{"call":"settle","postings":[]}"#);
+        let identity = r#"{"tenant":"t","generation":"gen_01010101010101010101010101010101","reservation":"res_02020202020202020202020202020202"}"#;
+        let bytes = alloc::format!(r#"{{"call":"extend","identity":{identity},"epoch":2,"amount":7}}"#);
+        let extend = serde_json::from_str::<TenantCall>(&bytes).unwrap();
+        assert!(matches!(&extend, TenantCall::Extend(extend) if extend.epoch == 2));
+        assert_eq!(serde_json::to_string(&extend).unwrap(), bytes);
+        assert_eq!(serde_json::to_string(&TenantReply::Extended).unwrap(), r#"{"reply":"extended"}"#);
     }
 
     #[test]

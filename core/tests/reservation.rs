@@ -11,6 +11,12 @@
 
 #[path = "reservation/amounts.rs"]
 mod amounts;
+#[path = "reservation/arrows.rs"]
+mod arrows;
+#[path = "reservation/books.rs"]
+mod books;
+#[path = "reservation/cancel.rs"]
+mod cancel;
 #[path = "reservation/commands.rs"]
 mod commands;
 #[path = "reservation/conclusions.rs"]
@@ -19,13 +25,29 @@ mod conclusions;
 mod deadlines;
 #[path = "reservation/disconnects.rs"]
 mod disconnects;
+#[path = "reservation/expiry.rs"]
+mod expiry;
 #[path = "reservation/histories.rs"]
 mod histories;
+#[path = "reservation/late.rs"]
+mod late;
 #[path = "reservation/model.rs"]
 mod model;
+#[path = "reservation/open.rs"]
+mod open;
+#[path = "reservation/operate.rs"]
+mod operate;
 #[path = "reservation/outbox.rs"]
 mod outbox;
+#[path = "reservation/retry.rs"]
+mod retry;
+#[path = "reservation/signals.rs"]
+mod signals;
+#[path = "reservation/steps.rs"]
+mod steps;
 #[path = "reservation/views.rs"]
 mod views;
+#[path = "reservation/words.rs"]
+mod words;
 #[path = "reservation/world.rs"]
 mod world;

@@ -9,8 +9,16 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "tenant/billing.rs"]
+mod billing;
+#[path = "tenant/extensions.rs"]
+mod extensions;
+#[path = "tenant/histories.rs"]
+mod histories;
 #[path = "tenant/model.rs"]
 mod model;
+#[path = "tenant/postings.rs"]
+mod postings;
 #[path = "tenant/world.rs"]
 mod world;
 
@@ -84,45 +92,6 @@ fn refusals_of_an_admission_stand_in_their_order() {
     assert_eq!(world.providers, providers);
     assert_eq!(world.admit(&call, START).unwrap().identity, identity(2));
     assert_eq!((world.tenant.balances.held, world.tenant.slots_in_use), (micros(60), 2));
-}
-
-#[test]
-fn refusals_of_a_posting_stand_in_their_order() {
-    let mut world = world();
-    world.admit(&request(1, 20), START).unwrap();
-    world.admit(&request(2, 20), START).unwrap();
-    assert_eq!(world.settle(&settled(1, 12), START), Ok(true));
-    let hold = world.postings.values().find(|posting| posting.kind == PostingKind::Hold).unwrap().clone();
-    let overage = |n, amount| posting(n, PostingKind::Overage, amount, ReasonCode::CompletedExact);
-    let of_nobody = Posting { reservation: None, ..settled(3, 1) };
-    let version_2 = |posting: Posting| Posting { id: posting.id.replace(":1:", ":2:"), ..posting };
-    let grant = posting(2, PostingKind::Grant, 5, ReasonCode::Granted);
-    let wrong = |state: &str| Refusal::WrongState { state: state.into() };
-    for (case, posting, refusal) in [
-        ("same id, other amount", settled(1, 13), Refusal::PostingConflict),
-        ("same id, other reservation", Posting { id: settled(1, 0).id, ..settled(9, 1) }, Refusal::PostingConflict),
-        ("no such hold", settled(9, 1), Refusal::NotFound),
-        ("no hold at all", of_nobody, Refusal::NotFound),
-        ("a hold of an unknown reservation", posting(9, PostingKind::Hold, 1, ReasonCode::Admitted), Refusal::NotFound),
-        ("a second hold", version_2(Posting { amount: micros(1), ..hold }), wrong("hold")),
-        ("credit from below", grant, wrong("grant")),
-        ("a second settlement", version_2(settled(1, 1)), Refusal::AlreadyResolved),
-        ("a release of what is settled", released(1, 30, ReasonCode::ProviderRefused), Refusal::AlreadyResolved),
-        ("a late settlement above the hold", version_2(settled(1, 31)), Refusal::AlreadyResolved),
-        ("an overage before its settlement", overage(2, 1), Refusal::AlreadyResolved),
-        ("a settlement above the hold", settled(2, 31), Refusal::AmountOutOfRange),
-        ("a release of less than the hold", released(2, 29, ReasonCode::ProviderRefused), Refusal::AmountOutOfRange),
-        ("a release of more than the hold", released(2, 31, ReasonCode::ProviderRefused), Refusal::AmountOutOfRange),
-        ("an overage that leaves the range", overage(1, (1 << 53) - 1), Refusal::AmountOutOfRange),
-    ] {
-        let before = world.clone();
-        assert_eq!(world.settle(&posting, START), Err(refusal), "{case}");
-        assert_eq!(world, before, "{case}: a refusal changes nothing");
-    }
-    assert_eq!(world.settle(&settled(1, 12), START), Ok(false), "same id, same content");
-    assert_eq!(world.settle(&overage(1, 7), START), Ok(true));
-    assert_eq!(world.settle(&settled(2, 30), START), Ok(true));
-    assert_eq!(world.tenant.balances.spent, micros(12 + 7 + 30));
 }
 
 #[test]

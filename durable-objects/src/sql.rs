@@ -3,7 +3,7 @@
 //! They avoid the traps of the binding: `one()` on an empty cursor hangs the request for ever, booleans bind as text,
 //! and BLOBs come back only through `raw()`.
 
-use holdfast_core::money::Micros;
+use holdfast_core::money::{Micros, SignedMicros};
 use holdfast_core::time::UnixMillis;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -37,6 +37,14 @@ pub fn time(value: UnixMillis) -> Result<SqlStorageValue> {
 /// Never in practice: amounts stay below 2^53.
 pub fn micros(value: Micros) -> Result<SqlStorageValue> {
     int(value.get())
+}
+
+/// A movement of an amount as a parameter.
+///
+/// # Errors
+/// Never in practice: movements stay below 2^53.
+pub fn signed_micros(value: SignedMicros) -> Result<SqlStorageValue> {
+    SqlStorageValue::try_from_i64(value.get())
 }
 
 /// A JSON parameter.

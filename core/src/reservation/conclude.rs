@@ -1,10 +1,13 @@
 //! How an attempt ended, and what follows for lifecycle, hold and readers. A table, first match wins.
 
-use super::{AbortCause, Lifecycle, Reservation, ResponseHead, Settlement, UpstreamState};
+use super::attempt::{AbortCause, Accounted, Reported};
+use super::{Attempt, Lifecycle, Reservation, ResponseHead, Settlement, UpstreamState};
 use crate::dialect::{error_envelope, error_terminal};
-use crate::ledger::{Direction, Posting, PostingKind, ReasonCode, posting_id};
+use crate::finding::Source;
+use crate::ledger::{Posting, ReasonCode};
 use crate::meter::EndClass;
 use crate::money::{Micros, MoneyError};
+use crate::reconcile::Outcome;
 use crate::sse::BLANK_LINE;
 use crate::time::UnixMillis;
 use crate::usage::{Metered, Usage};
@@ -76,18 +79,27 @@ impl UpstreamEnd {
     }
 }
 
-/// What follows from an end.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Conclusion {
+/// What an attempt came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ended {
     /// Terminal lifecycle.
     pub lifecycle: Lifecycle,
     /// Terminal state of the attempt.
     pub upstream: UpstreamState,
     /// Why.
     pub reason: ReasonCode,
+}
+
+/// What follows from an end.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Conclusion {
+    /// Lifecycle, upstream and reason.
+    pub ended: Ended,
     /// State of the hold.
     pub settlement: Settlement,
-    /// Usage that it is settled by.
+    /// What the attempt is accounted with.
+    pub accounted: Option<Accounted>,
+    /// Usage that the hold is settled by, over all attempts.
     pub usage: Option<Metered>,
     /// The postings.
     pub postings: Vec<Posting>,
@@ -99,16 +111,20 @@ pub struct Conclusion {
     pub terminal: Vec<u8>,
 }
 
-/// One row of the table: outcome and what becomes of the hold.
-struct Verdict {
+/// One row of the table: what the attempt came to, and whether it is charged for.
+#[derive(Clone, Copy)]
+pub(super) struct Verdict {
+    pub(super) ended: Ended,
+    pub(super) charge: bool,
+}
+
+pub(super) const fn verdict(
     lifecycle: Lifecycle,
     upstream: UpstreamState,
     reason: ReasonCode,
     charge: bool,
-}
-
-const fn verdict(lifecycle: Lifecycle, upstream: UpstreamState, reason: ReasonCode, charge: bool) -> Verdict {
-    Verdict { lifecycle, upstream, reason, charge }
+) -> Verdict {
+    Verdict { ended: Ended { lifecycle, upstream, reason }, charge }
 }
 
 impl Reservation {
@@ -117,23 +133,68 @@ impl Reservation {
     /// # Errors
     /// [`MoneyError`] when the cost is out of range.
     pub fn conclude(&self, end: &UpstreamEnd, now: UnixMillis) -> Result<Conclusion, MoneyError> {
-        let status = end.head.as_ref().or(self.head.as_ref()).map(|head| head.status);
-        let verdict = self.verdict(end, status);
-        let usage = verdict.charge.then(|| self.metered(end));
-        let (postings, cost) = self.postings(&verdict, usage, now)?;
-        let (head, terminal) = self.answer(end, &verdict, status);
-        let settlement = if verdict.charge { Settlement::Committed } else { Settlement::Released };
-        Ok(Conclusion {
-            lifecycle: verdict.lifecycle,
-            upstream: verdict.upstream,
-            reason: verdict.reason,
-            settlement,
-            usage,
-            postings,
-            cost,
-            head,
-            terminal,
-        })
+        let status = self.status(end);
+        self.conclude_as(self.verdict(end, status), end, now)
+    }
+
+    /// Draws the conclusion of a verdict: whatever it was reached by, the money follows from it in one way.
+    pub(super) fn conclude_as(
+        &self,
+        verdict: Verdict,
+        end: &UpstreamEnd,
+        now: UnixMillis,
+    ) -> Result<Conclusion, MoneyError> {
+        let accounted = verdict.charge.then(|| self.accounted(end));
+        let usage = match (accounted, verdict.ended) {
+            // An operator gives the whole hold back; a route, all of it that nobody with authority speaks against.
+            (None, Ended { reason: ReasonCode::OperatorDecision, .. }) => None,
+            (None, Ended { reason: ReasonCode::ExpiredReleased | ReasonCode::ExpiredWatching, .. }) => {
+                self.exact_past_usage()?
+            }
+            _ => self.total_usage(accounted)?,
+        };
+        let cost = usage.map_or(Ok(Micros::ZERO), |usage| self.charge_for(usage))?;
+        let mut ended = self.clone();
+        ended.attempt.accounted = accounted.or(self.attempt.accounted);
+        let postings = ended.resolving_postings(usage, cost, verdict.ended.reason, now);
+        let settlement = if usage.is_some() { Settlement::Committed } else { Settlement::Released };
+        let (head, terminal) = self.answer(end, &verdict, self.status(end));
+        Ok(Conclusion { ended: verdict.ended, settlement, accounted, usage, postings, cost, head, terminal })
+    }
+
+    /// The usage of all attempts, the owning one accounted as given; `None` when no attempt used anything.
+    pub(super) fn total_usage(&self, owning: Option<Accounted>) -> Result<Option<Metered>, MoneyError> {
+        let past = self.past_attempts.iter().filter_map(|attempt| attempt.accounted);
+        let mut parts = past.chain(owning).map(|part| part.metered);
+        let Some(first) = parts.next() else { return Ok(None) };
+        parts.try_fold(first, |sum, part| sum.plus(&part)).map(Some).map_err(|_| MoneyError)
+    }
+
+    /// The usage of the attempts before the owning one that a provider told.
+    fn exact_past_usage(&self) -> Result<Option<Metered>, MoneyError> {
+        let told = |attempt: &Attempt| attempt.accounted.is_some_and(|accounted| accounted.metered.is_exact());
+        let past_attempts = self.past_attempts.iter().filter(|attempt| told(attempt)).cloned().collect();
+        Self { past_attempts, ..self.clone() }.total_usage(None)
+    }
+
+    fn status(&self, end: &UpstreamEnd) -> Option<u16> {
+        end.head.as_ref().or(self.head.as_ref()).map(|head| head.status)
+    }
+
+    /// Whether an end says nothing of an outcome that may still come: the operation outlives its socket, was sent, and
+    /// nobody with authority has said what it came to.
+    pub(super) fn end_leaves_open(&self, end: &UpstreamEnd) -> bool {
+        let unsent = self.attempt.submitted_at.is_none()
+            || matches!(end.source, SourceEnd::NoResponse { provably_unsent: true });
+        let answered = match (end.source, self.status(end)) {
+            (_, Some(300..=499)) => true,
+            (SourceEnd::Body(_), Some(_)) if end.error_envelope => true,
+            // Whole or not: what is no success and not the provider's own error may come from a gateway in front of it.
+            (_, Some(status)) if !is_success(status) => false,
+            (SourceEnd::Body(EndClass::Complete | EndClass::InBandError), _) => true,
+            _ => false,
+        };
+        self.terms.capabilities.outlives_socket() && !unsent && !answered && self.attempt.reported.is_none()
     }
 
     fn verdict(&self, end: &UpstreamEnd, status: Option<u16>) -> Verdict {
@@ -144,8 +205,7 @@ impl Reservation {
         match (end.source, status) {
             // Completion wins against everything, a requested cancel included.
             (SourceEnd::Body(EndClass::Complete), _) if success => {
-                let reason = if self.exact_usage(end).is_some() { R::CompletedExact } else { R::CompletedWithoutUsage };
-                verdict(L::Completed, U::Completed, reason, true)
+                verdict(L::Completed, U::Completed, self.completed_reason(end), true)
             }
             // A redirect says that it is done elsewhere; it is not followed, so it is not done.
             (_, Some(300..=499)) => verdict(L::Failed, U::Failed, R::ProviderRefused, false),
@@ -153,9 +213,11 @@ impl Reservation {
             (SourceEnd::Body(_), Some(_)) if end.error_envelope => {
                 verdict(L::Failed, U::Failed, R::ProviderFailed, false)
             }
+            // What the provider said outside of the stream stands above how the socket ended.
+            _ if self.attempt.reported.is_some() => self.reported_verdict(end),
             (SourceEnd::TooLarge, _) => verdict(L::Failed, U::Incomplete, R::OutputTooLarge, true),
             (SourceEnd::Aborted, _) => self.abort_verdict(),
-            (SourceEnd::Lost, _) => verdict(L::Failed, U::Unknown, R::DriverLost, self.was_submitted()),
+            (SourceEnd::Lost, _) => self.lost_verdict(),
             (SourceEnd::NoResponse { provably_unsent: true }, _) => {
                 verdict(L::Failed, U::Failed, R::ProviderUnreachable, false)
             }
@@ -166,8 +228,50 @@ impl Reservation {
         }
     }
 
-    /// Only an attempt that was never submitted proves that nothing was sent.
-    const fn was_submitted(&self) -> bool {
+    fn completed_reason(&self, end: &UpstreamEnd) -> ReasonCode {
+        let exact = self.accounted(end).metered.is_exact();
+        if exact { ReasonCode::CompletedExact } else { ReasonCode::CompletedWithoutUsage }
+    }
+
+    /// What a lookup, a callback or a fenced driver said.
+    pub(super) fn reported_verdict(&self, end: &UpstreamEnd) -> Verdict {
+        use Lifecycle as L;
+        use ReasonCode as R;
+        use UpstreamState as U;
+        let Some(Reported { outcome, usage, .. }) = self.attempt.reported else { return self.lost_verdict() };
+        match outcome {
+            Outcome::Completed => verdict(L::Completed, U::Completed, self.completed_reason(end), true),
+            Outcome::Incomplete => verdict(L::Completed, U::Incomplete, self.completed_reason(end), true),
+            // A failure is charged for what it is known to have used, or for what was seen of it.
+            Outcome::Failed => {
+                verdict(L::Failed, U::Failed, R::OperationFailed, usage.is_some() || end.content_bytes > 0)
+            }
+            Outcome::Cancelled => verdict(L::Cancelled, U::Cancelled, R::CancelConfirmed, true),
+        }
+    }
+
+    /// The driver is gone, and the work died with it. Only an attempt that was never submitted proves that nothing was
+    /// sent: its state stays `prepared`. One that was being stopped is stopped.
+    pub(super) const fn lost_verdict(&self) -> Verdict {
+        use Lifecycle as L;
+        use ReasonCode as R;
+        use UpstreamState as U;
+        let charge = self.was_submitted();
+        match self.attempt.abort {
+            Some(AbortCause::Request) => verdict(L::Cancelled, U::Cancelled, R::CancelledByRequest, charge),
+            Some(AbortCause::Disconnect) => verdict(L::Cancelled, U::Cancelled, R::CancelledOnDisconnect, charge),
+            _ if charge => verdict(L::Failed, U::Unknown, R::DriverLost, true),
+            _ => verdict(L::Failed, U::Prepared, R::NeverSubmitted, false),
+        }
+    }
+
+    /// The state of an attempt whose outcome stays open. Deciding about it sends nothing: what was never submitted stays
+    /// `prepared`.
+    pub(super) const fn open_upstream(&self) -> UpstreamState {
+        if self.was_submitted() { UpstreamState::Unknown } else { UpstreamState::Prepared }
+    }
+
+    pub(super) const fn was_submitted(&self) -> bool {
         self.attempt.submitted_at.is_some()
     }
 
@@ -185,77 +289,50 @@ impl Reservation {
         }
     }
 
-    /// The provider's own usage, if it is terminal and has a price: an end is never refused for what a provider counts.
-    fn exact_usage(&self, end: &UpstreamEnd) -> Option<Usage> {
-        terminal_usage(end).filter(|usage| self.terms.price.cost(usage).is_ok())
+    /// Exact usage of the owning attempt by the strongest source that gave any. One without a price counts for nothing:
+    /// an end is never refused for what a provider counts.
+    fn exact_usage(&self, end: &UpstreamEnd) -> Option<(Usage, Source)> {
+        let streamed = terminal_usage(end).map(|usage| (usage, Source::Stream));
+        let reported = self.attempt.reported.and_then(|said| said.usage.map(|usage| (usage, said.usage_source)));
+        let stronger = match (reported, streamed) {
+            (Some(reported), Some(streamed)) if reported.1.rank() < streamed.1.rank() => Some(streamed),
+            (reported, streamed) => reported.or(streamed),
+        };
+        stronger.filter(|(usage, _)| self.terms.price.cost(usage).is_ok())
     }
 
     /// `Exact` where the provider's terminal usage is there; otherwise the upper bound of design 4.
-    fn metered(&self, end: &UpstreamEnd) -> Metered {
-        if let Some(usage) = self.exact_usage(end) {
-            return Metered::Exact(usage);
+    pub(super) fn accounted(&self, end: &UpstreamEnd) -> Accounted {
+        if let Some((usage, source)) = self.exact_usage(end) {
+            return Accounted { metered: Metered::Exact(usage), source };
         }
         // What a non-streaming provider has produced cannot be seen before it answers; and counts that are beyond any
-        // price say nothing about it.
-        let seen = if self.terms.streaming && terminal_usage(end).is_none() {
+        // price say nothing about it. Nor can what goes on at the provider after its socket is gone.
+        let visible = self.terms.streaming && terminal_usage(end).is_none();
+        let may_go_on = self.terms.capabilities.outlives_socket() && !matches!(end.source, SourceEnd::Body(_));
+        let seen = if visible && !may_go_on {
             let reported = end.usage.map_or(0, |usage| usage.output_tokens);
             end.content_bytes.max(reported).saturating_add(IN_FLIGHT_TOKENS).saturating_add(end.unseen_bytes_max)
         } else {
             u64::MAX
         };
-        Metered::AtLeast(Usage {
+        let bound = Usage {
             input_tokens: self.terms.input_bound_tokens,
             output_tokens: seen.min(self.terms.output_bound_tokens),
             ..Usage::default()
-        })
+        };
+        Accounted { metered: Metered::AtLeast(bound), source: Source::OwnCount }
     }
 
-    fn postings(
-        &self,
-        verdict: &Verdict,
-        usage: Option<Metered>,
-        now: UnixMillis,
-    ) -> Result<(Vec<Posting>, Micros), MoneyError> {
-        let hold = self.terms.hold;
-        let Some(metered) = usage else {
-            return Ok((vec![self.posting(PostingKind::Release, hold, None, verdict.reason, now)], Micros::ZERO));
-        };
-        let price = self.terms.price.cost(metered.usage())?;
-        let cost = match metered {
+    /// What usage costs here: the price of exact usage; a bound never costs more than the hold, and where output is
+    /// hidden it costs the whole.
+    pub(super) fn charge_for(&self, usage: Metered) -> Result<Micros, MoneyError> {
+        let price = self.terms.price.cost_of(&usage)?;
+        Ok(match usage {
             Metered::Exact(_) => price,
-            Metered::AtLeast(_) if self.terms.price.hidden_output => hold,
-            Metered::AtLeast(_) => price.min(hold),
-        };
-        let mut postings = vec![self.posting(PostingKind::Settle, cost.min(hold), usage, verdict.reason, now)];
-        if cost > hold {
-            let above = cost.saturating_minus(hold);
-            postings.push(self.posting(PostingKind::Overage, above, usage, verdict.reason, now));
-        }
-        Ok((postings, cost))
-    }
-
-    fn posting(
-        &self,
-        kind: PostingKind,
-        amount: Micros,
-        usage: Option<Metered>,
-        reason: ReasonCode,
-        decided_at: UnixMillis,
-    ) -> Posting {
-        Posting {
-            id: posting_id(&self.identity.reservation, self.attempt.epoch, kind, 1),
-            kind,
-            reservation: Some(self.identity.reservation.clone()),
-            generation: Some(self.identity.generation.clone()),
-            amount,
-            usage,
-            price_version: Some(self.terms.price_version.clone()),
-            direction: Direction::Charge,
-            refers_to: None,
-            frees_slot: false,
-            reason,
-            decided_at,
-        }
+            Metered::AtLeast(_) if self.terms.price.hidden_output => self.hold(),
+            Metered::AtLeast(_) => price.min(self.hold()),
+        })
     }
 
     /// What readers get: the provider's head where there is one, and at a bad end an error in their own dialect.
@@ -264,10 +341,13 @@ impl Reservation {
         let stored = self.head.clone();
         let passable = status.is_some_and(|status| is_passable(status, end.error_envelope));
         let provider_answered = matches!(end.source, SourceEnd::Body(_)) && passable;
-        if verdict.lifecycle == Lifecycle::Completed || provider_answered {
+        // A completion that was only reported leaves readers with the part that came: to them it is no success.
+        let whole =
+            verdict.ended.lifecycle == Lifecycle::Completed && end.source == SourceEnd::Body(EndClass::Complete);
+        if whole || provider_answered {
             return (stored.or_else(|| end.head.clone()), Vec::new());
         }
-        let (status, code, message) = error_of(verdict.reason);
+        let (status, code, message) = error_of(verdict.ended.reason);
         if stored.is_some() {
             let reported = end.source == SourceEnd::Body(EndClass::InBandError) && !end.cut_inside_event;
             let mut terminal = Vec::new();
@@ -310,7 +390,7 @@ pub fn is_error_envelope(body: &[u8]) -> bool {
 }
 
 /// The provider's own usage, if it is terminal: a count in mid-stream is a placeholder.
-fn terminal_usage(end: &UpstreamEnd) -> Option<Usage> {
+pub(super) fn terminal_usage(end: &UpstreamEnd) -> Option<Usage> {
     let terminal = end.source == SourceEnd::Body(EndClass::Complete) || end.finish_reason.is_some();
     end.usage.filter(|_| terminal)
 }
@@ -328,6 +408,9 @@ const fn error_of(reason: ReasonCode) -> (u16, &'static str, &'static str) {
         ReasonCode::OutputTooLarge => (502, "output_too_large", "The output was larger than allowed."),
         ReasonCode::ProviderRefused => (502, "upstream_failed", "The provider refused the request."),
         ReasonCode::ProviderUnreachable => (502, "upstream_failed", "The provider could not be reached."),
+        ReasonCode::CancelConfirmed => (409, "generation_cancelled", "The generation was cancelled at the provider."),
+        ReasonCode::OperationFailed => (502, "upstream_failed", "The provider reports that the operation failed."),
+        ReasonCode::NeverSubmitted => (502, "upstream_failed", "The request was not sent to the provider."),
         ReasonCode::DriverLost => {
             (502, "upstream_interrupted", "The connection to the provider was lost; the stored part stays readable.")
         }

@@ -1,6 +1,6 @@
 //! When something is due: functions of the rows and of now, never of an alarm.
 
-use super::{AbortCause, Aggregate, Lifecycle, LogFacts, Reservation, UpstreamState};
+use super::{AbortCause, Aggregate, Lifecycle, LogFacts, Reservation};
 use crate::deadline::{DeadlineName, Earliest};
 use crate::policy::OnDisconnect;
 use crate::time::UnixMillis;
@@ -9,8 +9,7 @@ impl Reservation {
     /// When the driver counts as lost.
     #[must_use]
     pub fn lease_expires_at(&self, log: &LogFacts) -> UnixMillis {
-        let renewed = self.attempt.lease.renewed_at;
-        log.last_append_at.map_or(renewed, |at| at.max(renewed)).plus(self.terms.lease_ms)
+        self.attempt.lease.expires_at(log.last_append_at, self.terms.lease_ms)
     }
 
     /// When the provider must have sent something, and what is missed then.
@@ -27,7 +26,7 @@ impl Reservation {
     }
 
     fn total_deadline(&self) -> UnixMillis {
-        self.attempt.submitted_at.unwrap_or(self.created_at).plus(self.terms.total_ms)
+        self.attempt.submitted_at.or(self.attempt.prepared_at).unwrap_or(self.created_at).plus(self.terms.total_ms)
     }
 
     fn grace_deadline(&self) -> Option<UnixMillis> {
@@ -45,20 +44,28 @@ impl Reservation {
         self.silence_deadline(log).map_or(earliest, |(name, at)| earliest.and(name, at))
     }
 
+    /// Whether the lease would lapse before the next sign of life.
+    pub(super) fn lease_is_short(&self, log: &LogFacts, heartbeat_ms: u64, now: UnixMillis) -> bool {
+        // Twice the heartbeat, or half a lease if that is longer: so the next one comes in time. At most two thirds of
+        // a lease: a renewed one is long enough, and a second wake-up at the same moment writes nothing.
+        let lease_ms = self.terms.lease_ms;
+        let margin = heartbeat_ms.saturating_mul(2).max(lease_ms / 2).min(lease_ms.saturating_mul(2) / 3);
+        self.lease_expires_at(log) <= now.plus(margin)
+    }
+
     fn earliest(&self, log: &LogFacts, now: UnixMillis, heartbeat_ms: u64) -> Earliest {
-        let deliveries = self
-            .deliveries
-            .iter()
-            .fold(Earliest::default(), |earliest, delivery| earliest.and(DeadlineName::Outbox, delivery.next_at));
+        let first = self.deliveries.first().map(|delivery| delivery.next_at);
+        let deliveries = Earliest::default().and_maybe(DeadlineName::Outbox, first);
         if self.lifecycle.is_terminal() {
             let kept_until = self
                 .ended_at
                 .filter(|_| !self.content_deleted)
                 .map(|at| at.plus(self.terms.retention_s.saturating_mul(1_000)));
-            return deliveries.and_maybe(DeadlineName::Retention, kept_until);
+            let watch = self.reconciliation.map(|watch| watch.next_at);
+            return deliveries.and_maybe(DeadlineName::Retention, kept_until).and_maybe(DeadlineName::Reconcile, watch);
         }
-        if self.attempt.upstream == UpstreamState::Unknown {
-            return deliveries.and_maybe(DeadlineName::Reconcile, self.reconcile_at);
+        if let Some(search) = self.reconciliation {
+            return deliveries.and(DeadlineName::Reconcile, search.next_at);
         }
         let earliest = deliveries
             .and(DeadlineName::Lease, self.lease_expires_at(log))
@@ -90,7 +97,7 @@ impl Aggregate {
     pub fn next_wake(&self, log: &LogFacts, now: UnixMillis, heartbeat_ms: u64) -> Option<UnixMillis> {
         match self {
             Self::Vacant => None,
-            Self::Tombstone(tombstone) => tombstone.deliveries.iter().map(|delivery| delivery.next_at).min(),
+            Self::Tombstone(tombstone) => tombstone.deliveries.first().map(|delivery| delivery.next_at),
             Self::Live(reservation) => reservation.earliest(log, now, heartbeat_ms).at(),
         }
     }

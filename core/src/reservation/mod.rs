@@ -1,142 +1,65 @@
 //! The reservation aggregate: one generation from start to settlement.
 //!
-//! Three machines are kept apart (seed 1): the [`Connection`] (who reads), the [`UpstreamState`] of the attempt (what
-//! the provider does) and the [`Lifecycle`] of the reservation with its [`Settlement`] (what is held). A disconnect is
-//! a fact about sockets; what follows is the route's policy. A cancel is somebody's request; what follows is evidence.
+//! Three machines are kept apart (seed 1): the client side, what the provider does for an attempt, and the reservation
+//! with its hold; see [`machine`]. A disconnect is a fact about sockets; what follows is the route's policy. A cancel is
+//! somebody's request; what follows is evidence.
 //!
 //! [`Aggregate::apply`] is the only way from one state to the next.
 //!
-//! | lifecycle | means | leaves by |
-//! |---|---|---|
-//! | `active` | a reader is attached, work is pending or running | last reader gone → `detached`; cancel → `cancellation_requested`; end |
-//! | `detached` | the last reader is gone, the outcome is open | reader back → `active`; grace over → `cancellation_requested`; end |
-//! | `cancellation_requested` | the socket is being closed | end: `cancelled`, or `completed` if completion won the race |
-//! | `completed`, `cancelled`, `failed` | terminal; the posting is authored | never |
+//! | question | module |
+//! |---|---|
+//! | which states, which arrows? | [`machine`] |
+//! | who may write, until when? | [`attempt`] |
+//! | what can be asked, what comes of it? | [`command`] |
+//! | cancel: requested, sent, confirmed, lost, unknown | [`cancel`] |
+//! | how did the driver end? | [`conclude`] |
+//! | the driver is gone: what now? | `resolve`, by the rules of [`crate::reconcile`] |
+//! | what came late, twice or out of order | [`signal`] |
+//! | what an operator may do | [`operate`] |
+//! | when is something due? | `deadlines` |
+//! | the record of a release | `record` |
 
 mod apply;
-mod conclude;
+pub mod attempt;
+pub mod cancel;
+pub mod command;
+pub mod conclude;
 mod cursor;
 mod deadlines;
+mod disconnect;
+mod drive;
+pub mod machine;
+pub mod operate;
+mod outbox;
+mod posting;
+mod record;
+mod resolve;
+pub mod signal;
 
-pub use apply::refused_row;
+pub use apply::{late_signal, refused_row};
+pub use attempt::{AbortCause, Accounted, Attempt, Lease, Reported};
+pub use cancel::{CancelAnswer, CancelOutcome, CancelRequest, Cancellation};
+pub use command::{Command, Effect, HistoryRow, Reply, ResolvedBy, Transition};
 pub use conclude::{Conclusion, IN_FLIGHT_TOKENS, SourceEnd, UpstreamEnd, is_error_envelope, is_passable, is_success};
+pub use machine::connection::{Connection, ConnectionState};
+pub use machine::lifecycle::Lifecycle;
+pub use machine::settlement::Settlement;
+pub use machine::upstream::UpstreamState;
+pub use operate::{ActionRow, Operation, OperatorAction};
+pub use outbox::{Delivery, RefusedDelivery};
+pub use record::EvidenceRow;
+pub use signal::{Report, Signal, SignalRow, Subject};
 
 use crate::ids::{AttemptId, Identity};
-use crate::ledger::{Posting, ReasonCode};
+use crate::ledger::{PostingKind, ReasonCode};
 use crate::money::Micros;
-use crate::policy::{Owner, Terms};
+use crate::policy::Terms;
 use crate::time::UnixMillis;
 use crate::usage::Metered;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-
-/// Lifecycle of the reservation (seed 1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Lifecycle {
-    /// A reader is attached.
-    Active,
-    /// The last reader is gone, the outcome is open.
-    Detached,
-    /// The work is being stopped.
-    CancellationRequested,
-    /// Completion was reported.
-    Completed,
-    /// The work was stopped.
-    Cancelled,
-    /// The work failed, or its outcome could not be learnt.
-    Failed,
-}
-
-impl Lifecycle {
-    /// Whether nothing leads out of it.
-    #[must_use]
-    pub const fn is_terminal(self) -> bool {
-        matches!(self, Self::Completed | Self::Cancelled | Self::Failed)
-    }
-
-    /// The name in rows and the API.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Detached => "detached",
-            Self::CancellationRequested => "cancellation_requested",
-            Self::Completed => "completed",
-            Self::Cancelled => "cancelled",
-            Self::Failed => "failed",
-        }
-    }
-}
-
-/// State of the hold (seed 2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Settlement {
-    /// Credit and slot are held.
-    Pending,
-    /// Settled by usage, exact or estimated.
-    Committed,
-    /// Returned: the work made no charge.
-    Released,
-}
-
-/// What the provider does, for one attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UpstreamState {
-    /// Intent stored; provably nothing sent.
-    Prepared,
-    /// Stored before the provider is called: from here on something may have been sent.
-    Submitted,
-    /// The provider has answered with headers.
-    Processing,
-    /// Terminal event seen.
-    Completed,
-    /// Ended without terminal event.
-    Incomplete,
-    /// The provider reported failure.
-    Failed,
-    /// We closed the only lever there is: the socket.
-    Cancelled,
-    /// The driver was lost; what the provider did is not known.
-    Unknown,
-}
-
-/// Who reads, as far as it was last stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Connection {
-    /// Whether the last reader is gone, and whether one came back.
-    pub state: ConnectionState,
-    /// Furthest byte that any reader was given.
-    pub furthest_offset: u64,
-    /// When the last reader left, if none is attached.
-    pub disconnected_at: Option<UnixMillis>,
-}
-
-/// State of the client side.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ConnectionState {
-    /// At least one reader, and never none.
-    #[default]
-    Connected,
-    /// No reader.
-    Disconnected,
-    /// A reader after there was none.
-    Reconnected,
-}
-
-/// Who may write for an attempt, and since when. It expires as a function of rows and time, never of an alarm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Lease {
-    /// Where the driver runs.
-    pub owner: Owner,
-    /// Last renewal that was written for its own sake. An append renews too, by its own row.
-    pub renewed_at: UnixMillis,
-}
 
 /// Status and allowed headers of the answer, stored so that it can be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -147,61 +70,61 @@ pub struct ResponseHead {
     pub headers: Vec<(String, String)>,
 }
 
-/// Why the driver is told to stop.
+/// The search for the outcome of an attempt whose driver is gone, or (after an expiry) the watch for a late one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Reconciliation {
+    /// When it began.
+    pub since: UnixMillis,
+    /// When the route's rule for an open outcome applies, or the watch ends.
+    pub deadline: UnixMillis,
+    /// When it is looked at next.
+    pub next_at: UnixMillis,
+    /// The provider is asked then, before anything is decided.
+    #[serde(default)]
+    pub look_up: bool,
+    /// Lookups so far.
+    pub lookups: u32,
+    /// When the provider wishes to be asked again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+    /// A further attempt is decided and waits for its hold.
+    #[serde(default)]
+    pub extending: bool,
+    /// The tenant did not extend the hold.
+    #[serde(default)]
+    pub extension_refused: bool,
+}
+
+/// Who ended the hold: it decides what a later signal makes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum AbortCause {
-    /// Somebody asked.
-    Request,
-    /// Policy `cancel` after the last reader left.
-    Disconnect,
-    /// No first byte in time.
-    FirstByteTimeout,
-    /// No further byte in time.
-    IdleTimeout,
-    /// The whole took too long.
-    TotalTimeout,
+pub enum ResolvedAs {
+    /// By what was observed.
+    Observed,
+    /// By the route's rule for an open outcome.
+    Expiry,
+    /// By an operator.
+    Operator,
 }
 
-/// One execution upstream.
+/// The posting that ended the hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Attempt {
-    /// Its own id.
-    pub id: AttemptId,
-    /// 1, 2, …: fences the writes of older attempts and drivers.
-    pub epoch: u32,
-    /// What the provider does.
-    pub upstream: UpstreamState,
-    /// When it was submitted.
-    pub submitted_at: Option<UnixMillis>,
-    /// When the provider's headers came.
-    pub responded_at: Option<UnixMillis>,
-    /// The provider's own id for it.
-    pub operation_id: Option<String>,
-    /// Why the provider stopped.
-    pub finish_reason: Option<String>,
-    /// Who may write.
-    pub lease: Lease,
-    /// The driver was told to stop; the first cause stands.
-    pub abort: Option<AbortCause>,
-}
-
-/// A recorded request to cancel. The first one stands; a repeated one gets the same answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Cancellation {
-    /// When it was asked for.
-    pub requested_at: UnixMillis,
-}
-
-/// A posting that the tenant has not acknowledged yet. Its body is the outbox row.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Delivery {
-    /// Which posting.
+pub struct Resolution {
+    /// Its id.
     pub posting_id: String,
-    /// Deliveries that failed.
-    pub attempts: u32,
-    /// When it is tried again.
-    pub next_at: UnixMillis,
+    /// Settle or release.
+    pub kind: PostingKind,
+    /// On whose word.
+    pub by: ResolvedAs,
+}
+
+/// An operator is asked to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Review {
+    /// Since when; the first request stands.
+    pub since: UnixMillis,
+    /// Why.
+    pub reason: ReasonCode,
 }
 
 /// A generation that was started.
@@ -221,14 +144,17 @@ pub struct Reservation {
     pub connection: Connection,
     /// The attempt that owns.
     pub attempt: Attempt,
+    /// Attempts before it, the first one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub past_attempts: Vec<Attempt>,
     /// Answer head, once it is decided.
     pub head: Option<ResponseHead>,
     /// A recorded cancel.
     pub cancellation: Option<Cancellation>,
     /// When it was started.
     pub created_at: UnixMillis,
-    /// When a lost driver's attempt is resolved.
-    pub reconcile_at: Option<UnixMillis>,
+    /// The search for an outcome that is not known.
+    pub reconciliation: Option<Reconciliation>,
     /// When it ended.
     pub ended_at: Option<UnixMillis>,
     /// Where the provider's bytes end, if the driver was lost: a client may have seen bytes behind it that no log has.
@@ -236,16 +162,60 @@ pub struct Reservation {
     pub lost_from: Option<u64>,
     /// Why it ended as it did.
     pub reason: Option<ReasonCode>,
-    /// The usage it was settled by.
+    /// The usage it is settled by, over all attempts.
     pub usage: Option<Metered>,
-    /// What was charged, overage included.
+    /// What is charged, all postings together.
     pub cost: Option<Micros>,
+    /// By how much the hold was extended for further attempts.
+    #[serde(default)]
+    pub extended: Micros,
+    /// By how much an expired hold was reduced.
+    #[serde(default)]
+    pub reduced: Micros,
+    /// The posting that ended the hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<Resolution>,
+    /// Postings so far that followed the resolution.
+    #[serde(default)]
+    pub settlement_version: u32,
+    /// An operator is asked to look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review: Option<Review>,
+    /// Integrity reference of the last release record: what follows refers to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record_hash: Option<String>,
     /// Postings on their way.
     pub deliveries: Vec<Delivery>,
+    /// Postings that the tenant refused for good.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused_deliveries: Vec<RefusedDelivery>,
     /// When the tenant acknowledged the last of them.
     pub acknowledged_at: Option<UnixMillis>,
     /// Stored output was deleted.
     pub content_deleted: bool,
+}
+
+impl Reservation {
+    /// What is held for it while the hold is open: as admitted, extended and reduced.
+    #[must_use]
+    pub fn hold(&self) -> Micros {
+        self.terms.hold.plus(self.extended).unwrap_or(Micros::MAX).saturating_minus(self.reduced)
+    }
+
+    /// Every attempt, the owning one last.
+    pub fn attempts(&self) -> impl Iterator<Item = &Attempt> {
+        self.past_attempts.iter().chain(core::iter::once(&self.attempt))
+    }
+
+    /// The stored successor of a change.
+    pub(crate) fn changed(mut self, reply: Reply) -> Transition {
+        self.version = self.version.saturating_add(1);
+        Transition::to(Aggregate::Live(Box::new(self)), reply)
+    }
+
+    fn ask_for_review(&mut self, reason: ReasonCode, now: UnixMillis) {
+        self.review = self.review.or(Some(Review { since: now, reason }));
+    }
 }
 
 /// A generation that was resolved before it was started: it will never run.
@@ -259,8 +229,14 @@ pub struct Tombstone {
     pub terms: Terms,
     /// When it was resolved.
     pub resolved_at: UnixMillis,
+    /// Who found it.
+    #[serde(default)]
+    pub by: ResolvedBy,
     /// The release on its way.
     pub deliveries: Vec<Delivery>,
+    /// Postings that the tenant refused for good.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused_deliveries: Vec<RefusedDelivery>,
 }
 
 /// What a ReservationObject stores in its one state row.
@@ -276,190 +252,21 @@ pub enum Aggregate {
     Live(Box<Reservation>),
 }
 
-/// What the chunk log says: it is stored beside the state and renews the lease by itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct LogFacts {
-    /// Bytes stored.
-    pub length: u64,
-    /// When the last batch was stored.
-    pub last_append_at: Option<UnixMillis>,
-    /// When the provider last sent anything, as far as the running driver knows: half an event or half a plain answer
-    /// is received, and not stored yet.
-    pub received_at: Option<UnixMillis>,
-}
-
-/// A command to the aggregate.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Command {
-    /// Start the generation, or find that it was started.
-    Start {
-        /// Tenant, generation, reservation.
-        identity: Identity,
-        /// The first attempt.
-        attempt: AttemptId,
-        /// What it was admitted under.
-        terms: Box<Terms>,
-    },
-    /// The provider is about to be called.
-    Submit {
-        /// The attempt's epoch.
-        epoch: u32,
-    },
-    /// The provider's headers came. `head` is given when the answer is a stream that readers may follow already.
-    Respond {
-        /// The attempt's epoch.
-        epoch: u32,
-        /// Status and headers for the readers.
-        head: Option<ResponseHead>,
-    },
-    /// A batch is about to be stored, or (empty) the driver shows life.
-    Append {
-        /// The attempt's epoch.
-        epoch: u32,
-        /// Size of the batch.
-        bytes: u64,
-    },
-    /// The number of attached readers changed.
-    Readers {
-        /// How many there are now.
-        attached: u32,
-        /// Furthest byte given to any of them.
-        furthest_offset: u64,
-    },
-    /// Somebody asks for cancellation.
-    Cancel,
-    /// The upstream ended, or a lost driver's attempt is resolved.
-    End {
-        /// The attempt's epoch.
-        epoch: u32,
-        /// What was observed.
-        end: Box<UpstreamEnd>,
-    },
-    /// An alarm, or any request that finds something due.
-    Wake {
-        /// The driver runs in this very incarnation of the object.
-        driver_alive: bool,
-    },
-    /// The tenant finds a hold whose generation it has not heard of.
-    ResolveNeverStarted {
-        /// Tenant, generation, reservation.
-        identity: Identity,
-        /// The attempt that was planned.
-        attempt: AttemptId,
-        /// What it was admitted under.
-        terms: Box<Terms>,
-    },
-    /// The tenant has applied a posting.
-    Acknowledge {
-        /// Which.
-        posting_id: String,
-    },
-    /// A delivery failed.
-    DeliveryFailed {
-        /// Which.
-        posting_id: String,
-    },
-}
-
-impl Command {
-    /// The name in the history.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Start { .. } => "start",
-            Self::Submit { .. } => "submit",
-            Self::Respond { .. } => "respond",
-            Self::Append { .. } => "append",
-            Self::Readers { .. } => "readers",
-            Self::Cancel => "cancel",
-            Self::End { .. } => "end",
-            Self::Wake { .. } => "wake",
-            Self::ResolveNeverStarted { .. } => "resolve_never_started",
-            Self::Acknowledge { .. } => "acknowledge",
-            Self::DeliveryFailed { .. } => "delivery_failed",
-        }
-    }
-}
-
-/// What the shell does after it has stored the rows.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Effect {
-    /// Stop the driver of this epoch.
-    AbortUpstream {
-        /// Which driver.
-        epoch: u32,
-    },
-    /// Append these bytes to the log, in the same transaction, and close it.
-    CloseLog {
-        /// The error in the client's dialect, or nothing.
-        terminal: Vec<u8>,
-    },
-    /// Read the stored log and come back with [`Command::End`].
-    CollectEvidence {
-        /// The epoch that resolves.
-        epoch: u32,
-    },
-    /// Delete the stored output.
-    DeleteContent,
-}
-
-/// One row of the transition history.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct HistoryRow {
-    /// When.
-    pub at: UnixMillis,
-    /// Which command.
-    pub command: String,
-    /// What it found or did: a state, a reason, a refusal.
-    pub outcome: String,
-    /// The epoch that the command named or that owns.
-    pub epoch: u32,
-}
-
-/// The answer of a transition.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Reply {
-    /// Done, or it was done before.
-    Done,
-    /// Started now: the caller (or the object) drives this epoch.
-    Started {
-        /// The epoch to drive.
-        epoch: u32,
-    },
-    /// Started earlier: attach a reader.
-    AlreadyStarted,
-    /// The driver goes on.
-    Continue,
-    /// The driver stops; it ends with [`SourceEnd::Aborted`].
-    Stop,
-    /// The recorded answer to a cancel; `None` when the generation had already ended without one.
-    Cancellation(Option<Cancellation>),
-}
-
-/// What one command makes: rows to store in one transaction, then effects, then the reply.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Transition {
-    /// The new state, or `None` when the state row stays as it is.
-    pub state: Option<Aggregate>,
-    /// Rows for the history.
-    pub history: Vec<HistoryRow>,
-    /// Rows for the outbox.
-    pub postings: Vec<Posting>,
-    /// What to do afterwards.
-    pub effects: Vec<Effect>,
-    /// The answer.
-    pub reply: Reply,
-}
-
 impl Aggregate {
-    /// The postings that are due for delivery.
+    /// The postings that are due for delivery. One that waits holds those behind it back: none overtakes another, since
+    /// a later one may end the hold that an earlier one still changes.
     pub fn due_deliveries(&self, now: UnixMillis) -> impl Iterator<Item = &Delivery> {
-        let deliveries: &[Delivery] = match self {
+        self.deliveries().iter().take_while(move |delivery| delivery.next_at <= now)
+    }
+
+    /// The postings on their way, in the order in which they were authored.
+    #[must_use]
+    pub fn deliveries(&self) -> &[Delivery] {
+        match self {
             Self::Vacant => &[],
             Self::Tombstone(tombstone) => &tombstone.deliveries,
             Self::Live(reservation) => &reservation.deliveries,
-        };
-        deliveries.iter().filter(move |delivery| delivery.next_at <= now)
+        }
     }
 
     /// The started generation, if there is one.
@@ -470,4 +277,16 @@ impl Aggregate {
             Self::Vacant | Self::Tombstone(_) => None,
         }
     }
+}
+
+/// What the chunk log says: it is stored beside the state and renews the lease by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LogFacts {
+    /// Bytes stored.
+    pub length: u64,
+    /// When the last batch was stored.
+    pub last_append_at: Option<UnixMillis>,
+    /// When the provider last sent anything, as far as the running driver knows: half an event or half a plain answer
+    /// is received, and not stored yet.
+    pub received_at: Option<UnixMillis>,
 }

@@ -4,13 +4,11 @@ use super::{Hold, HoldState, IdempotencyRow, PeriodState, PostedRows, TenantStat
 use crate::config::{Limits, Provider, TenantConfig};
 use crate::ids::{AttemptId, Identity};
 use crate::key::KeyDigest;
-use crate::ledger::{Direction, Posting, PostingKind, ReasonCode, posting_id};
+use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
 use crate::money::Micros;
 use crate::policy::{OnDisconnect, OnInterruption, Owner, Route, SlotOnExpiry, Terms};
-use crate::pricing::ModelPrice;
 use crate::refusal::Refusal;
 use crate::time::UnixMillis;
-use crate::usage::Usage;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -108,7 +106,7 @@ impl Admitted {
 /// The rows of a new hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AdmissionRows {
-    /// Posting, audit row and tenant row.
+    /// Posting, entry, audit row and tenant row.
     pub posted: PostedRows,
     /// The hold.
     pub hold: Hold,
@@ -142,27 +140,21 @@ pub fn admit(
         return if same { Ok((Admitted::of(hold, true), None)) } else { Err(Refusal::IdempotencyKeyReused) };
     }
     let terms = terms(context, admit)?;
-    check_budget(context, terms.hold)?;
+    check_budget(context.config, context.tenant, context.period, terms.hold)?;
     if context.tenant.slots_in_use >= context.config.concurrency {
         return Err(Refusal::ConcurrencyExceeded { limit: context.config.concurrency });
     }
 
     // From here the admission succeeds unless an amount leaves its range.
+    let id = posting_id(&admit.identity.reservation, 1, PostingKind::Hold, 1);
     let posting = Posting {
-        id: posting_id(&admit.identity.reservation, 1, PostingKind::Hold, 1),
-        kind: PostingKind::Hold,
         reservation: Some(admit.identity.reservation.clone()),
         generation: Some(admit.identity.generation.clone()),
-        amount: terms.hold,
-        usage: None,
         price_version: Some(terms.price_version.clone()),
-        direction: Direction::Charge,
-        refers_to: None,
-        frees_slot: false,
-        reason: ReasonCode::Admitted,
-        decided_at: now,
+        ..Posting::new(id, PostingKind::Hold, terms.hold, ReasonCode::Admitted, now)
     };
-    let posted = post(context.tenant, posting, Micros::ZERO, now)?;
+    let slots_in_use = context.tenant.slots_in_use.checked_add(1);
+    let posted = post(context.tenant, posting, Micros::ZERO, slots_in_use, now)?;
     let period = PeriodState { held: context.period.held.plus(terms.hold)?, ..context.period.clone() };
     let idempotency = admit.idempotency_scope().map(|scope| IdempotencyRow {
         scope,
@@ -181,6 +173,10 @@ pub fn admit(
         state: HoldState::Open,
         admitted_at: now,
         due_at: now.plus(context.limits.start_grace_ms),
+        extended: Micros::ZERO,
+        reduced: Micros::ZERO,
+        slot_freed: false,
+        charged: Micros::ZERO,
     };
     Ok((Admitted::of(&hold, false), Some(AdmissionRows { posted, hold, period, idempotency })))
 }
@@ -191,10 +187,16 @@ pub fn key_is_valid(config: &TenantConfig, key: &KeyDigest) -> bool {
     config.keys.iter().fold(false, |found, entry| key.matches(&entry.digest) | found)
 }
 
-fn check_budget(context: &AdmitContext<'_>, hold: Micros) -> Result<(), Refusal> {
-    let over_credit = context.tenant.balances.available() < hold;
-    let over_period = match context.config.budget {
-        Some(budget) => context.period.held.plus(context.period.spent)?.plus(hold)? > budget.limit_micros,
+/// Whether `amount` more may be held: within the credit, and within what the period still allows.
+pub(super) fn check_budget(
+    config: &TenantConfig,
+    tenant: &TenantState,
+    period: &PeriodState,
+    amount: Micros,
+) -> Result<(), Refusal> {
+    let over_credit = tenant.balances.available() < amount;
+    let over_period = match config.budget {
+        Some(budget) => period.held.plus(period.spent)?.plus(amount)? > budget.limit_micros,
         None => false,
     };
     if over_credit || over_period { Err(Refusal::BudgetExhausted) } else { Ok(()) }
@@ -241,7 +243,8 @@ fn terms(context: &AdmitContext<'_>, admit: &Admit) -> Result<Terms, Refusal> {
         output_bound_tokens,
         price: price.clone(),
         price_version: provider.prices.version.clone(),
-        hold: worst_case(price, admit.body_bytes, output_bound_tokens)?,
+        // The most that it can cost: every byte of the body an input token, every output token used.
+        hold: price.worst_case(admit.body_bytes, output_bound_tokens)?,
         capabilities: provider.dialect.capabilities(),
         on_expiry: None,
         slot_on_expiry: SlotOnExpiry::default(),
@@ -258,12 +261,6 @@ fn resolve_policy(route: &Route, admit: &Admit) -> Result<OnDisconnect, Refusal>
         Some(wanted) if wanted == route.on_disconnect || route.allow_override => Ok(wanted),
         Some(_) => Err(Refusal::OverrideNotAllowed),
     }
-}
-
-/// The most that a request can cost: every byte of the body an input token, every output token used.
-fn worst_case(price: &ModelPrice, input_bound: u64, output_bound: u64) -> Result<Micros, Refusal> {
-    let usage = Usage { input_tokens: input_bound, output_tokens: output_bound, ..Usage::default() };
-    Ok(price.cost(&usage)?)
 }
 
 impl PeriodState {

@@ -1,19 +1,24 @@
 //! The tenant aggregate: who may run what, what is held, what is spent.
 //!
-//! [`admit`] and [`settle`] are the two transitions. Each takes the stored rows that it depends on and `now`, and
-//! returns the rows to store: one storage transaction in the TenantObject.
+//! [`admit`], [`extend`] and [`settle`] are the transitions. Each takes the stored rows that it depends on and `now`,
+//! and returns the rows to store: one storage transaction in the TenantObject.
+//!
+//! `extend` is answered at once, since a further attempt waits for it; what a reservation decides by itself comes by
+//! its outbox, to `settle`.
 
 mod admission;
+mod extension;
 mod settlement;
 
 pub use admission::{AdmissionRows, Admit, AdmitContext, Admitted, admit, key_is_valid};
+pub use extension::{Extend, ExtendContext, extend};
 pub use settlement::{KeyAfter, SettleContext, SettlementRows, settle};
 
 use crate::audit::{AuditRow, ChainHead};
 use crate::config::Period;
 use crate::ids::{AttemptId, Identity};
-use crate::ledger::{Balances, Direction, Posting, PostingKind, ReasonCode};
-use crate::money::Micros;
+use crate::ledger::{Balances, Direction, InvoiceLine, LedgerEntry, Posting, PostingKind, ReasonCode};
+use crate::money::{Micros, MoneyError};
 use crate::policy::Terms;
 use crate::refusal::Refusal;
 use crate::time::UnixMillis;
@@ -26,7 +31,7 @@ use serde::{Deserialize, Serialize};
 pub struct TenantState {
     /// Balances over all postings.
     pub balances: Balances,
-    /// Holds that are open: each is one concurrency slot.
+    /// Concurrency slots: one for each open hold that has not given its slot back.
     pub slots_in_use: u32,
     /// End of the audit chain.
     pub audit: ChainHead,
@@ -49,6 +54,13 @@ impl PeriodState {
     pub fn empty(key: String) -> Self {
         Self { key, held: Micros::ZERO, spent: Micros::ZERO }
     }
+
+    /// The period after a posting of a hold that belongs to it: it moves as the tenant's balances do.
+    fn after(&self, posting: &Posting, held: Micros) -> Result<Self, MoneyError> {
+        let balances = Balances { granted: Micros::ZERO, held: self.held, spent: self.spent };
+        let Balances { held, spent, .. } = balances.after(posting, held)?;
+        Ok(Self { key: self.key.clone(), held, spent })
+    }
 }
 
 /// Name of the period that `now` lies in.
@@ -65,7 +77,7 @@ pub fn period_key(period: Period, now: UnixMillis) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HoldState {
-    /// Credit and slot are held.
+    /// Credit is held, and the slot if it was not given back.
     Open,
     /// Ended by a `settle` posting.
     Settled,
@@ -80,7 +92,7 @@ pub struct Hold {
     pub identity: Identity,
     /// The first attempt.
     pub attempt: AttemptId,
-    /// What it was admitted under; `terms.hold` is the amount.
+    /// What it was admitted under; `terms.hold` is the amount it was placed with. What is held now is [`Hold::held`].
     pub terms: Terms,
     /// Hash of path and body.
     pub fingerprint: String,
@@ -94,6 +106,60 @@ pub struct Hold {
     pub admitted_at: UnixMillis,
     /// When it is looked into, if it is still open.
     pub due_at: UnixMillis,
+    /// What further attempts added to it.
+    #[serde(default)]
+    pub extended: Micros,
+    /// What was given back while it stayed open.
+    #[serde(default)]
+    pub reduced: Micros,
+    /// Its slot was given back while it stayed open.
+    #[serde(default)]
+    pub slot_freed: bool,
+    /// All that its reservation has been charged so far, refunds taken off: no more than this can be refunded.
+    #[serde(default)]
+    pub charged: Micros,
+}
+
+impl Hold {
+    /// What is held now: as placed, extended and reduced; nothing once it is resolved.
+    #[must_use]
+    pub fn held(&self) -> Micros {
+        match self.state {
+            // Extensions were checked against the range when they were posted.
+            HoldState::Open => {
+                self.terms.hold.plus(self.extended).unwrap_or(Micros::MAX).saturating_minus(self.reduced)
+            }
+            HoldState::Settled | HoldState::Released => Micros::ZERO,
+        }
+    }
+
+    /// Whether it has its concurrency slot.
+    #[must_use]
+    pub fn has_slot(&self) -> bool {
+        self.state == HoldState::Open && !self.slot_freed
+    }
+
+    /// The hold after a posting of its reservation.
+    fn after(&self, posting: &Posting) -> Result<Self, MoneyError> {
+        let mut next = self.clone();
+        match posting.kind {
+            PostingKind::HoldExtended => next.extended = self.extended.plus(posting.amount)?,
+            PostingKind::HoldReduced => {
+                next.reduced = self.reduced.plus(posting.amount)?;
+                next.slot_freed = self.slot_freed || posting.frees_slot;
+            }
+            PostingKind::Settle => next.state = HoldState::Settled,
+            PostingKind::Release => next.state = HoldState::Released,
+            _ => {}
+        }
+        if posting.kind.bills() {
+            next.charged = match posting.direction {
+                Direction::Charge => self.charged.plus(posting.amount)?,
+                Direction::Refund => self.charged.minus(posting.amount)?,
+            };
+        }
+        Ok(next)
+    }
 }
 
 /// An idempotency key of the tenant, scoped to the request path.
@@ -127,28 +193,54 @@ impl IdempotencyRow {
     }
 }
 
-/// One posting with its audit row and the tenant row after it.
+/// One posting with its entry, its audit row and the tenant row after it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PostedRows {
-    /// The movement.
+    /// The movement as it was decided.
     pub posting: Posting,
+    /// The movement as it was applied.
+    pub entry: LedgerEntry,
     /// Its audit row (invariant 10).
     pub audit: AuditRow,
     /// The tenant after it.
     pub tenant: TenantState,
 }
 
-fn post(tenant: &TenantState, posting: Posting, hold: Micros, now: UnixMillis) -> Result<PostedRows, Refusal> {
+/// Posts to the tenant's row. `held` is what the posting's reservation holds before it, `slots_in_use` counts after it.
+fn post(
+    tenant: &TenantState,
+    posting: Posting,
+    held: Micros,
+    slots_in_use: Option<u32>,
+    now: UnixMillis,
+) -> Result<PostedRows, Refusal> {
+    let slots_in_use = slots_in_use.ok_or(Refusal::AmountOutOfRange)?;
+    let balances = tenant.balances.after(&posting, held)?;
     let audit = tenant.audit.append(&posting, now);
-    let slots_in_use = match posting.kind {
-        PostingKind::Hold => tenant.slots_in_use.checked_add(1),
-        PostingKind::Settle | PostingKind::Release => tenant.slots_in_use.checked_sub(1),
-        _ => Some(tenant.slots_in_use),
-    }
-    .ok_or(Refusal::AmountOutOfRange)?;
-    let balances = tenant.balances.after(posting.kind, posting.amount, hold)?;
+    let entry = LedgerEntry::of(&posting, audit.seq, &tenant.balances, &balances, now);
     let tenant = TenantState { balances, slots_in_use, audit: audit.head() };
-    Ok(PostedRows { posting, audit, tenant })
+    Ok(PostedRows { posting, entry, audit, tenant })
+}
+
+/// The rows of a posting on a hold that stands, the idempotency key left as it is.
+fn post_on_hold(
+    tenant: &TenantState,
+    hold: &Hold,
+    period: &PeriodState,
+    posting: Posting,
+    now: UnixMillis,
+) -> Result<SettlementRows, Refusal> {
+    let held = hold.held();
+    let next = hold.after(&posting)?;
+    let slots = if hold.has_slot() && !next.has_slot() {
+        tenant.slots_in_use.checked_sub(1)
+    } else {
+        Some(tenant.slots_in_use)
+    };
+    let period = period.after(&posting, held)?;
+    let invoice_line = InvoiceLine::of(&posting, &hold.identity, &hold.terms, &hold.period, now);
+    let posted = post(tenant, posting, held, slots, now)?;
+    Ok(SettlementRows { posted, invoice_line, hold: next, period, idempotency: KeyAfter::Unchanged })
 }
 
 /// The posting that brings the granted credit up to `configured`, if it is below.
@@ -160,22 +252,10 @@ pub fn grant_up_to(tenant: &TenantState, configured: Micros, now: UnixMillis) ->
     if missing == Micros::ZERO {
         return Ok(None);
     }
-    let posting = Posting {
-        // The granted total names the grant: the same configuration read twice makes the same posting.
-        id: format!("config:grant:{}", configured.get()),
-        kind: PostingKind::Grant,
-        reservation: None,
-        generation: None,
-        amount: missing,
-        usage: None,
-        price_version: None,
-        direction: Direction::Charge,
-        refers_to: None,
-        frees_slot: false,
-        reason: ReasonCode::Granted,
-        decided_at: now,
-    };
-    post(tenant, posting, Micros::ZERO, now).map(Some)
+    // The granted total names the grant: the same configuration read twice makes the same posting.
+    let id = format!("config:grant:{}", configured.get());
+    let posting = Posting::new(id, PostingKind::Grant, missing, ReasonCode::Granted, now);
+    post(tenant, posting, Micros::ZERO, Some(tenant.slots_in_use), now).map(Some)
 }
 
 /// When an open hold is looked into again: once its generation must have ended, with a minute for a late alarm.

@@ -39,7 +39,7 @@ fn exact_usage_below_at_and_above_the_hold() {
         let total: u64 = expected.iter().map(|(_, amount)| amount).sum();
         assert_eq!(conclusion.cost.get(), total, "the cost is all that is charged");
         assert!(conclusion.postings.iter().all(|posting| posting.usage == conclusion.usage));
-        assert_eq!(conclusion.reason, ReasonCode::CompletedExact);
+        assert_eq!(conclusion.ended.reason, ReasonCode::CompletedExact);
     }
 }
 
@@ -108,7 +108,7 @@ fn an_answer_in_one_piece_is_estimated_at_its_output_bound() {
 fn completion_without_usage_is_an_estimate() {
     let end = UpstreamEnd { usage: None, content_bytes: 10, ..complete(0, 0) };
     let conclusion = conclude(&terms(), &end);
-    assert_eq!(conclusion.reason, ReasonCode::CompletedWithoutUsage);
+    assert_eq!(conclusion.ended.reason, ReasonCode::CompletedWithoutUsage);
     assert_eq!(conclusion.usage, Some(Metered::AtLeast(usage(100, 266))));
 }
 

@@ -1,9 +1,14 @@
 //! Every state with every command: what it answers, whether it writes, where it leads, or why it is refused.
 
 use super::world::*;
+use holdfast_core::evidence::Disposition;
 use holdfast_core::policy::Terms;
+use holdfast_core::reconcile::Outcome;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::reservation::{AbortCause, Command, SourceEnd, UpstreamState, refused_row};
+use holdfast_core::reservation::{
+    AbortCause, CancelAnswer, CancelOutcome, Cancellation, Command, Reply, Report, SourceEnd, UpstreamState,
+    refused_row,
+};
 
 /// One of each state that rules tell apart. The clock stands 100 ms after the start, or where the state begins.
 fn states() -> Vec<(&'static str, World)> {
@@ -54,6 +59,20 @@ fn command(name: &str, world: &World) -> Command {
         "resolve" => never_started(1, &terms()),
         "acknowledge" => Command::Acknowledge { posting_id: "unknown".into() },
         "undelivered" => Command::DeliveryFailed { posting_id: "unknown".into() },
+        "refused" => Command::DeliveryRefused { posting_id: "unknown".into(), refusal: "already_resolved".into() },
+        "identify" => Command::Identify { epoch, operation_id: "op-1".into() },
+        "reconcile" => reconcile(epoch, ended(SourceEnd::Lost)),
+        "old reconcile" => reconcile(epoch - 1, ended(SourceEnd::Lost)),
+        "cancel accepted" => Command::CancelAnswered { epoch, answer: CancelAnswer::Accepted },
+        "runs" => signal_seen(lookup(epoch, Report::Processing), None),
+        "unknown signal" => signal_seen(callback("e-1", "no such operation", ended_as(Outcome::Completed, None)), None),
+        "seen signal" => {
+            let seen = Some(Disposition::CorrectiveActionInitiated);
+            signal_seen(callback("e-1", "op-1", ended_as(Outcome::Completed, None)), seen)
+        }
+        "no answer" => Command::LookUpFailed { epoch, retry_after_ms: None },
+        "extended" => Command::HoldExtended { epoch: epoch + 1, attempt: attempt_id(2) },
+        "not extended" => Command::ExtensionRefused { epoch: epoch + 1 },
         other => panic!("{other}"),
     }
 }
@@ -61,27 +80,38 @@ fn command(name: &str, world: &World) -> Command {
 /// Rows are commands, columns are states. A driver's write is checked for existence, then epoch, then state.
 /// Sources: design 2 (machines), 4.2 (Start, Resolve), 7 (lease, epoch); seed 1, "A Practical Reservation Lifecycle".
 const TABLE: &str = "
-            | vacant      | tombstone      | prepared                            | submitted                           | processing                          | detached                            | grace                               | cancelling             | unknown                       | completed    | cancelled    | failed
-start       | started>active | !never_started | again=                           | again=                              | again=                              | again=                              | again=                              | again=                 | again=                        | again=       | again=       | again=
-start other | started>active | !never_started | !identity_conflict               | !identity_conflict                  | !identity_conflict                  | !identity_conflict                  | !identity_conflict                  | !identity_conflict     | !identity_conflict            | !identity_conflict | !identity_conflict | !identity_conflict
-submit      | !not_found  | !never_started | continue                            | !wrong_state                        | !wrong_state                        | !wrong_state                        | !wrong_state                        | !wrong_state           | !wrong_state                  | !wrong_state | !wrong_state | !wrong_state
-respond     | !not_found  | !never_started | !wrong_state                        | continue                            | continue=                           | continue=                           | continue=                           | stop=                  | !wrong_state                  | !wrong_state | !wrong_state | !wrong_state
-append      | !not_found  | !never_started | continue=                           | continue=                           | continue=                           | continue=                           | continue=                           | stop=                  | continue=                     | !wrong_state | !wrong_state | !wrong_state
-heartbeat   | !not_found  | !never_started | continue=                           | continue=                           | continue=                           | continue=                           | continue=                           | stop=                  | continue                      | !wrong_state | !wrong_state | !wrong_state
-end         | !not_found  | !never_started | done>failed+close                   | done>failed+close                   | done>completed+close                | done>completed+close                | done>completed+close                | done>completed+close   | done>failed+close             | !wrong_state | !wrong_state | !wrong_state
-old submit  | !not_found  | !never_started | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch           | !stale_epoch                  | !stale_epoch | !stale_epoch | !stale_epoch
-old respond | !not_found  | !never_started | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch           | !stale_epoch                  | !stale_epoch | !stale_epoch | !stale_epoch
-old append  | !not_found  | !never_started | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch           | !stale_epoch                  | !stale_epoch | !stale_epoch | !stale_epoch
-old end     | !not_found  | !never_started | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch           | !stale_epoch                  | !stale_epoch | !stale_epoch | !stale_epoch
-new end     | !not_found  | !never_started | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch                        | !stale_epoch           | !stale_epoch                  | !stale_epoch | !stale_epoch | !stale_epoch
-no reader   | !not_found  | !never_started | done>detached                       | done>detached                       | done>detached                       | done=                               | done=                               | done                   | done=                         | done=        | done=        | done=
-reader      | !not_found  | !never_started | done=                               | done=                               | done=                               | done>active                         | done>active                         | done=                  | done>active                   | done=        | done=        | done=
-cancel      | !not_found  | !never_started | requested>cancellation_requested+abort | requested>cancellation_requested+abort | requested>cancellation_requested+abort | requested>cancellation_requested+abort | requested>cancellation_requested+abort | requested= | requested>cancellation_requested+abort | none= | requested= | none=
-wake alive  | !not_found  | done=          | done=                               | done=                               | done=                               | done=                               | done=                               | done=                  | done=                         | done=        | done=        | done=
-wake        | !not_found  | done=          | done=                               | done=                               | done=                               | done=                               | done=                               | done=                  | done=                         | done=        | done=        | done=
-resolve     | done        | done=          | again=                              | again=                              | again=                              | again=                              | again=                              | again=                 | again=                        | again=       | again=       | again=
-acknowledge | !not_found  | done=          | done=                               | done=                               | done=                               | done=                               | done=                               | done=                  | done=                         | done=        | done=        | done=
-undelivered | !not_found  | done=          | done=                               | done=                               | done=                               | done=                               | done=                               | done=                  | done=                         | done=        | done=        | done=
+                | vacant         | tombstone      | prepared                               | submitted                              | processing                             | detached                               | grace                                  | cancelling           | unknown                                | completed          | cancelled          | failed
+start           | started>active | !never_started | again=                                 | again=                                 | again=                                 | again=                                 | again=                                 | again=               | again=                                 | again=             | again=             | again=
+start other     | started>active | !never_started | !identity_conflict                     | !identity_conflict                     | !identity_conflict                     | !identity_conflict                     | !identity_conflict                     | !identity_conflict   | !identity_conflict                     | !identity_conflict | !identity_conflict | !identity_conflict
+submit          | !not_found     | !never_started | continue                               | !wrong_state                           | !wrong_state                           | !wrong_state                           | !wrong_state                           | !wrong_state         | !wrong_state                           | !wrong_state       | !wrong_state       | !wrong_state
+respond         | !not_found     | !never_started | !wrong_state                           | continue                               | continue=                              | continue=                              | continue=                              | stop=                | !wrong_state                           | !wrong_state       | !wrong_state       | !wrong_state
+identify        | !not_found     | !never_started | !wrong_state                           | continue                               | continue                               | continue                               | continue                               | stop                 | !wrong_state                           | !wrong_state       | !wrong_state       | !wrong_state
+append          | !not_found     | !never_started | continue=                              | continue=                              | continue=                              | continue=                              | continue=                              | stop=                | !wrong_state                           | !wrong_state       | !wrong_state       | !wrong_state
+heartbeat       | !not_found     | !never_started | continue=                              | continue=                              | continue=                              | continue=                              | continue=                              | stop=                | !wrong_state                           | !wrong_state       | !wrong_state       | !wrong_state
+end             | !not_found     | !never_started | done>failed+close                      | done>failed+close                      | done>completed+close                   | done>completed+close                   | done>completed+close                   | done>completed+close | !wrong_state                           | !wrong_state       | !wrong_state       | !wrong_state
+reconcile       | !not_found     | !never_started | !wrong_state                           | !wrong_state                           | !wrong_state                           | !wrong_state                           | !wrong_state                           | !wrong_state         | done=                                  | !wrong_state       | !wrong_state       | !wrong_state
+old submit      | !not_found     | !never_started | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch         | !stale_epoch                           | !stale_epoch       | !stale_epoch       | !stale_epoch
+old respond     | !not_found     | !never_started | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch         | !stale_epoch                           | !stale_epoch       | !stale_epoch       | !stale_epoch
+old append      | !not_found     | !never_started | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch         | !stale_epoch                           | !stale_epoch       | !stale_epoch       | !stale_epoch
+old end         | !not_found     | !never_started | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch         | !stale_epoch                           | !stale_epoch       | !stale_epoch       | !stale_epoch
+old reconcile   | !not_found     | !never_started | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch         | !stale_epoch                           | !stale_epoch       | !stale_epoch       | !stale_epoch
+new end         | !not_found     | !never_started | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch         | !stale_epoch                           | !stale_epoch       | !stale_epoch       | !stale_epoch
+no reader       | !not_found     | !never_started | done>detached                          | done>detached                          | done>detached                          | done=                                  | done=                                  | done                 | done=                                  | done=              | done=              | done=
+reader          | !not_found     | !never_started | done=                                  | done=                                  | done=                                  | done>active                            | done>active                            | done=                | done>active                            | done=              | done=              | done=
+cancel          | !not_found     | !never_started | requested>cancellation_requested+abort | requested>cancellation_requested+abort | requested>cancellation_requested+abort | requested>cancellation_requested+abort | requested>cancellation_requested+abort | requested=           | requested>cancellation_requested+abort | none=              | requested=         | none=
+cancel accepted | !not_found     | !never_started | !wrong_state                           | !wrong_state                           | !wrong_state                           | !wrong_state                           | !wrong_state                           | !wrong_state         | !wrong_state                           | !wrong_state       | !wrong_state       | !wrong_state
+runs            | !not_found     | quarantined=   | processed                              | processed                              | processed                              | processed                              | processed                              | processed            | processed+evidence                     | ignored=           | ignored=           | ignored=
+unknown signal  | !not_found     | quarantined=   | quarantined                            | quarantined                            | quarantined                            | quarantined                            | quarantined                            | quarantined          | quarantined                            | quarantined        | quarantined        | quarantined
+seen signal     | !not_found     | corrected=     | corrected=                             | corrected=                             | corrected=                             | corrected=                             | corrected=                             | corrected=           | corrected=                             | corrected=         | corrected=         | corrected=
+no answer       | !not_found     | !never_started | done=                                  | done=                                  | done=                                  | done=                                  | done=                                  | done=                | done+evidence                          | done=              | done=              | done=
+extended        | !not_found     | !never_started | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch         | !stale_epoch                           | !stale_epoch       | !stale_epoch       | !stale_epoch
+not extended    | !not_found     | !never_started | done=                                  | done=                                  | done=                                  | done=                                  | done=                                  | done=                | done=                                  | done=              | done=              | done=
+wake alive      | !not_found     | done=          | done=                                  | done=                                  | done=                                  | done=                                  | done=                                  | done=                | done=                                  | done=              | done=              | done=
+wake            | !not_found     | done=          | done=                                  | done=                                  | done=                                  | done=                                  | done=                                  | done=                | done=                                  | done=              | done=              | done=
+resolve         | done           | done=          | again=                                 | again=                                 | again=                                 | again=                                 | again=                                 | again=               | again=                                 | again=             | again=             | again=
+acknowledge     | !not_found     | done=          | done=                                  | done=                                  | done=                                  | done=                                  | done=                                  | done=                | done=                                  | done=              | done=              | done=
+undelivered     | !not_found     | done=          | done=                                  | done=                                  | done=                                  | done=                                  | done=                                  | done=                | done=                                  | done=              | done=              | done=
+refused         | !not_found     | done=          | done=                                  | done=                                  | done=                                  | done=                                  | done=                                  | done=                | done=                                  | done=              | done=              | done=
 ";
 
 fn cells(line: &str) -> Vec<&str> {
@@ -104,9 +134,10 @@ fn every_state_with_every_command() {
             if said != *expected {
                 wrong.push(format!("{} in {state}: {said}, not {expected}", row[0]));
             }
-            // Invariant 5: a write of an older epoch, or one that came too late, leaves a record.
+            // Invariant 5: a write of an older epoch, or one that came too late, leaves a record. The tenant's answer to
+            // a request for more is no such write.
             let recorded = result.err().and_then(|refusal| refused_row(&command, &refusal, world.now));
-            let must = matches!(*expected, "!stale_epoch" | "!wrong_state");
+            let must = matches!(*expected, "!stale_epoch" | "!wrong_state") && command.epoch().is_some();
             assert_eq!(recorded.is_some(), must, "{} in {state}", row[0]);
             if let Some(recorded) = recorded {
                 assert_eq!(
@@ -154,10 +185,13 @@ fn a_repeated_respond_moves_nothing() {
 /// An answer without a submission would turn "provably unsent" into a lie; one after a take-over has nobody to drive it.
 #[test]
 fn an_answer_needs_a_submission() {
-    for mut world in [World::prepared(&terms()), World::lost(&Terms { observation_ms: 5_000, ..terms() })] {
+    for (mut world, state) in [
+        (World::prepared(&terms()), "not submitted"),
+        (World::lost(&Terms { observation_ms: 5_000, ..terms() }), "unknown"),
+    ] {
         let before = world.aggregate.clone();
         let refused = world.take(&respond(world.epoch()));
-        assert_eq!(refused, Err(Refusal::WrongState { state: "not submitted".into() }));
+        assert_eq!(refused, Err(Refusal::WrongState { state: state.into() }));
         assert_eq!(world.aggregate, before);
         assert_eq!(world.outcomes().last(), Some(&"wrong_state"), "invariant 5");
     }
@@ -171,7 +205,11 @@ fn the_first_cancel_stands() {
     assert_eq!(world.at(20).take(&Command::Cancel).unwrap().reply, first);
     // Completion wins the race.
     assert_eq!(world.at(30).say(&end(1, complete(10, 10))), "done>completed+close");
-    assert_eq!(world.at(40).take(&Command::Cancel).unwrap().reply, first);
+    let Reply::Cancellation(Some(requested)) = first else { panic!("recorded: {first:?}") };
+    assert_eq!(requested, Cancellation { requested_at: START.plus(10), outcome: None });
+    // The answer is the recorded one, and now it says what came of it.
+    let known = Cancellation { outcome: Some(CancelOutcome::CompletionWon), ..requested };
+    assert_eq!(world.at(40).take(&Command::Cancel).unwrap().reply, Reply::Cancellation(Some(known)));
 }
 
 /// A cancel behind a timeout is recorded; why the driver was stopped does not change.

@@ -80,8 +80,12 @@ aborted    | *   | *   | idle       | no  | failed    incomplete idle_timeout   
 aborted    | *   | *   | total      | no  | failed    incomplete total_timeout         no   design 4: prepared
 aborted    | *   | *   | *          | yes | cancelled cancelled  cancelled_by_request  yes  seed 1: cancelled: release or settle under policy
 aborted    | *   | *   | *          | no  | cancelled cancelled  cancelled_by_request  no   design 4: prepared
+lost       | *   | *   | request    | yes | cancelled cancelled  cancelled_by_request  yes  design 7: told to stop, and dead with its socket
+lost       | *   | *   | request    | no  | cancelled cancelled  cancelled_by_request  no   design 4: prepared
+lost       | *   | *   | disconnect | yes | cancelled cancelled  cancelled_on_disconnect yes design 5: cancel; dead with its socket
+lost       | *   | *   | disconnect | no  | cancelled cancelled  cancelled_on_disconnect no  design 4: prepared
 lost       | *   | *   | *          | yes | failed    unknown    driver_lost           yes  design 7: dead socket, settle by the AtLeast rule
-lost       | *   | *   | *          | no  | failed    unknown    driver_lost           no   design 4: prepared
+lost       | *   | *   | *          | no  | failed    prepared   never_submitted       no   design 2: only prepared proves that nothing was sent
 unsent     | *   | *   | *          | *   | failed    failed     provider_unreachable  no   design 4: provably unsent: release
 silent     | *   | *   | *          | *   | failed    unknown    provider_unreachable  yes  design 4: reset after sending: unknown
 body       | err | no  | *          | *   | failed    unknown    provider_unreachable  yes  design 4: 5xx after sending: unknown
@@ -149,14 +153,18 @@ impl Case {
         // Terminal usage: of a whole answer, or behind the finish reason. A count in mid-stream is a placeholder.
         let terminal = self.usage && (self.source.0 == "complete" || self.finish_reason);
         let word = |value: serde_json::Value| value.as_str().unwrap().to_string();
-        let reason = word(serde_json::to_value(conclusion.reason).unwrap());
+        let reason = word(serde_json::to_value(conclusion.ended.reason).unwrap());
         let expected_reason = match expected[2] {
             "completed" if terminal => "completed_exact",
             "completed" => "completed_without_usage",
             other => other,
         };
         assert_eq!(
-            (conclusion.lifecycle.as_str(), word(serde_json::to_value(conclusion.upstream).unwrap()), reason),
+            (
+                conclusion.ended.lifecycle.as_str(),
+                word(serde_json::to_value(conclusion.ended.upstream).unwrap()),
+                reason
+            ),
             (expected[0], expected[1].into(), expected_reason.into()),
         );
         // (100 + (5 + 256) × 2), or what the provider reported (20) beside what may be in flight.
@@ -176,14 +184,14 @@ impl Case {
         assert_eq!(conclusion.cost.get(), if charged { amount } else { 0 });
         let [posting] = conclusion.postings.as_slice() else { panic!("one posting: {:?}", conclusion.postings) };
         let made = (posting.kind, posting.amount.get(), posting.usage, posting.reason);
-        assert_eq!(made, (kind, amount, metered, conclusion.reason));
+        assert_eq!(made, (kind, amount, metered, conclusion.ended.reason));
         assert_eq!(posting.id, format!("{}:1:{}:1", identity(1).reservation, kind.as_str()));
         self.expect_answer(conclusion);
     }
 
     /// What readers get (design 4.5): the provider's own answer, or an error in the client's dialect.
     fn expect_answer(&self, conclusion: &Conclusion) {
-        let completed = conclusion.lifecycle == Lifecycle::Completed;
+        let completed = conclusion.ended.lifecycle == Lifecycle::Completed;
         // A 3xx would be acted on by the client, a 204 has no body: neither is passed on.
         let passable = |status: u16| match status {
             204 | 205 | 300..=399 => false,
@@ -196,7 +204,7 @@ impl Case {
             return;
         }
         let dialect = terms().dialect;
-        let (status, code, message) = error_of(conclusion.reason);
+        let (status, code, message) = error_of(conclusion.ended.reason);
         if self.head_stored && self.status.is_some() {
             let mut terminal = if self.inside_event { b"\n\n".to_vec() } else { Vec::new() };
             terminal.extend(error_terminal(dialect, code, message));
@@ -229,6 +237,7 @@ fn error_of(reason: ReasonCode) -> (u16, &'static str, &'static str) {
         R::TotalTimeout => (504, "upstream_timeout", "The generation ran longer than its route allows."),
         R::OutputTooLarge => (502, "output_too_large", "The output was larger than allowed."),
         R::ProviderUnreachable => (502, "upstream_failed", "The provider could not be reached."),
+        R::NeverSubmitted => (502, "upstream_failed", "The request was not sent to the provider."),
         R::DriverLost => {
             (502, "upstream_interrupted", "The connection to the provider was lost; the stored part stays readable.")
         }
@@ -297,7 +306,7 @@ fn the_end_stores_its_conclusion() {
     assert_eq!(
         (live.lifecycle, live.settlement, live.attempt.upstream, live.reason, live.usage, live.cost, live.ended_at),
         (
-            conclusion.lifecycle,
+            conclusion.ended.lifecycle,
             conclusion.settlement,
             UpstreamState::Completed,
             Some(ReasonCode::CompletedExact),
@@ -318,6 +327,6 @@ fn the_end_stores_its_conclusion() {
 fn a_lost_driver_that_had_stored_the_terminal_completed() {
     let mut world = World::processing(&terms());
     assert_eq!(world.at(9_000).say(&wake(false)), "done>detached+evidence");
-    assert_eq!(world.say(&end(2, complete(10, 20))), "done>completed+close");
+    assert_eq!(world.say(&reconcile(2, complete(10, 20))), "done>completed+close");
     assert_eq!(world.live().cost, Some(micros(50)));
 }

@@ -110,7 +110,7 @@ fn lease() {
     due_at(&world, false, 13_000, "done>detached+evidence");
     world.at(13_000).take(&wake(false)).unwrap();
     let attempt = &world.live().attempt;
-    assert_eq!((attempt.epoch, attempt.upstream), (2, UpstreamState::Unknown));
+    assert_eq!((attempt.epoch(), attempt.upstream), (2, UpstreamState::Unknown));
 }
 
 /// A driver that lives in this very object renews, however late it is asked (design 7).
@@ -168,7 +168,7 @@ fn a_short_lease_is_not_renewed_at_every_wake_up() {
 
 /// After the lease the attempt is watched for `observation_ms`; an attempt that was never sent is not watched.
 #[test]
-fn reconcile() {
+fn observation() {
     let observed = Terms { observation_ms: 5_000, ..terms() };
     let world = World::lost(&observed);
     assert_eq!(world.next_wake_ms(), Some(14_000));
@@ -187,8 +187,8 @@ fn failed_evidence_is_collected_again_later() {
         let transition = world.at(again_ms).take(&wake(false)).unwrap();
         assert_eq!(transition.effects, [Effect::CollectEvidence { epoch: 2 }], "the epoch stands");
     }
-    assert_eq!(world.say(&end(2, ended(SourceEnd::Lost))), "done>failed+close");
-    assert_eq!(world.live().reconcile_at, None, "nothing is left to look for");
+    assert_eq!(world.say(&reconcile(2, ended(SourceEnd::Lost))), "done>failed+close");
+    assert_eq!(world.live().reconciliation, None, "nothing is left to look for");
 }
 
 /// Delivery is tried at once, then 1, 2, 4, … 60 seconds after each failure.

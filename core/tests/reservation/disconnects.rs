@@ -5,7 +5,7 @@ use holdfast_core::ledger::ReasonCode;
 use holdfast_core::meter::EndClass;
 use holdfast_core::policy::Terms;
 use holdfast_core::reservation::{
-    AbortCause, Command, ConnectionState, Effect, Lifecycle, Settlement, SourceEnd, UpstreamState,
+    AbortCause, CancelOutcome, Command, ConnectionState, Effect, Lifecycle, Settlement, SourceEnd, UpstreamState,
 };
 
 #[test]
@@ -107,11 +107,22 @@ fn three_outcomes_of_a_cancel() {
     let mut won = cancelled();
     won.take(&end(1, complete(10, 20))).unwrap();
     assert_eq!((won.lifecycle(), won.live().cost), (Lifecycle::Completed, Some(micros(50))));
-    let mut unknown = cancelled();
-    assert_eq!(unknown.at(9_000).say(&wake(false)), "done+evidence");
+    // Its driver was told to stop and was lost with its socket, the only lever there is: it is stopped.
+    let mut lost = cancelled();
+    assert_eq!(lost.at(9_000).say(&wake(false)), "done+evidence");
+    assert_eq!(lost.lifecycle(), Lifecycle::CancellationRequested, "still only requested");
+    assert_eq!(lost.say(&reconcile(2, ended(SourceEnd::Lost))), "done>cancelled+close");
+    assert_eq!((lost.live().reason, lost.books()), (Some(ReasonCode::CancelledByRequest), vec![("settle", 612)]));
+    // Where the work outlives its socket, and nobody says what it came to, the outcome is unknown.
+    let mut unknown = World::processing(&with(CALLBACK));
+    unknown.take(&Command::Cancel).unwrap();
+    assert_eq!(unknown.say(&end(1, ended(SourceEnd::Aborted))), "done+evidence", "a closed socket confirms nothing");
     assert_eq!(unknown.lifecycle(), Lifecycle::CancellationRequested, "still only requested");
-    unknown.take(&end(2, ended(SourceEnd::Lost))).unwrap();
-    assert_eq!((unknown.lifecycle(), unknown.live().reason), (Lifecycle::Failed, Some(ReasonCode::DriverLost)));
+    assert_eq!(unknown.say(&reconcile(2, ended(SourceEnd::Lost))), "done>expired+close");
+    assert_eq!((unknown.live().settlement, unknown.books()), (Settlement::Expired, vec![]));
+    let outcomes = [confirmed, won, lost, unknown].map(|world| world.live().cancellation.unwrap().outcome.unwrap());
+    use CancelOutcome::{CompletionWon, Confirmed, Unknown};
+    assert_eq!(outcomes, [Confirmed, CompletionWon, Confirmed, Unknown]);
 }
 
 /// A cancel while the outcome is watched is recorded and fences nothing new; the evidence decides.
@@ -123,7 +134,7 @@ fn a_cancel_after_the_take_over_waits_for_the_evidence() {
     assert_eq!(world.live().attempt.upstream, UpstreamState::Unknown);
     assert_eq!(world.at(14_000).say(&wake(false)), "done+evidence");
     assert_eq!(world.say(&end(1, complete(1, 1))), "!stale_epoch", "the lost driver's word comes too late");
-    assert_eq!(world.say(&end(2, ended(SourceEnd::Lost))), "done>failed+close");
+    assert_eq!(world.say(&reconcile(2, ended(SourceEnd::Lost))), "done>cancelled+close");
     assert_eq!(world.postings.len(), 1, "invariant 1");
 }
 

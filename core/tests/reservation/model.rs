@@ -1,31 +1,90 @@
 //! A second account of a generation, written as a fold over facts: nothing but what happened is kept, and every state is
-//! read off those facts.
+//! read off those facts. Here: who reads, who drives, who wants it stopped. In [`super::open`]: what is done while the
+//! outcome is open. In [`super::words`]: who says what came of it.
 
 use super::world::HEARTBEAT_MS;
+use holdfast_core::ids::AttemptId;
+use holdfast_core::meter::EndClass;
 use holdfast_core::policy::{OnDisconnect, Owner, Terms};
 use holdfast_core::reservation::{
-    AbortCause, Aggregate, Command, ConnectionState, Lifecycle, LogFacts, SourceEnd, UpstreamState,
+    AbortCause, Aggregate, CancelAnswer, CancelOutcome, Command, ConnectionState, Lifecycle, LogFacts, Settlement,
+    SourceEnd, UpstreamEnd, UpstreamState,
 };
 
-/// The facts of a started generation. Times are milliseconds.
+/// What happened to one attempt. Times are milliseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct Try {
+    pub(crate) id: AttemptId,
+    /// The first epoch that worked for it, and how often a driver of it was fenced.
+    pub(crate) first: u32,
+    pub(crate) fences: u32,
+    pub(crate) began: u64,
+    pub(crate) sent: Option<u64>,
+    pub(crate) answered: Option<u64>,
+    pub(crate) name: Option<String>,
+    pub(crate) stop: Option<AbortCause>,
+    /// The provider was asked to cancel it; what it said.
+    pub(crate) asked: Option<Option<CancelAnswer>>,
+    /// What is known of it.
+    pub(crate) word: Option<super::words::Word>,
+    /// It was said outside of the stream.
+    pub(crate) reported: bool,
+    pub(crate) at_odds: bool,
+    pub(crate) runs: bool,
+    /// It is accounted by what somebody told; or by a bound.
+    pub(crate) exact: bool,
+    pub(crate) bound: bool,
+}
+
+impl Try {
+    fn new(id: AttemptId, first: u32, now: u64) -> Self {
+        Self {
+            id,
+            first,
+            fences: 0,
+            began: now,
+            sent: None,
+            answered: None,
+            name: None,
+            stop: None,
+            asked: None,
+            word: None,
+            reported: false,
+            at_odds: false,
+            runs: false,
+            exact: false,
+            bound: false,
+        }
+    }
+}
+
+/// The facts of a started generation.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
-    terms: Terms,
-    began: u64,
-    sent: Option<u64>,
-    answered: Option<u64>,
+    pub(crate) terms: Terms,
+    pub(crate) past: Vec<Try>,
+    pub(crate) own: Try,
     /// Last sign of the driver for its own sake.
-    sign: u64,
-    /// How often a driver was lost.
-    losses: u32,
-    /// The last loss is looked into at that time.
-    look: Option<u64>,
-    stop: Option<AbortCause>,
-    away_since: Option<u64>,
-    ever_away: bool,
-    asked: Option<u64>,
-    end: Option<(u64, Lifecycle)>,
-    deleted: bool,
+    pub(crate) sign: u64,
+    pub(crate) search: Option<super::open::Search>,
+    pub(crate) watch: Option<super::open::Watch>,
+    pub(crate) away_since: Option<u64>,
+    pub(crate) ever_away: bool,
+    pub(crate) asked: Option<u64>,
+    pub(crate) end: Option<(u64, Lifecycle)>,
+    pub(crate) compensated: bool,
+    pub(crate) hold: Settlement,
+    /// How many holds there are: one, and one for each extension.
+    pub(crate) holds: u64,
+    pub(crate) deleted: bool,
+}
+
+/// What an operator could see before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) version: u64,
+    /// What the books say is charged.
+    pub(crate) cost: i64,
 }
 
 /// What became of the id.
@@ -42,10 +101,16 @@ pub(crate) enum Model {
 pub(crate) struct Shown {
     lifecycle: Lifecycle,
     upstream: Option<UpstreamState>,
+    settlement: Settlement,
     connection: ConnectionState,
+    attempts: usize,
     epoch: u32,
     stop: Option<AbortCause>,
-    asked: Option<u64>,
+    asked: Option<(u64, Option<CancelOutcome>)>,
+    /// The provider was asked to cancel, and its answer.
+    told: Option<Option<CancelAnswer>>,
+    /// The deadline of the search or the watch.
+    until: Option<u64>,
     deleted: bool,
 }
 
@@ -55,21 +120,26 @@ impl Shown {
             lifecycle: live.lifecycle,
             // Where it ended is the table's affair.
             upstream: Some(live.attempt.upstream).filter(|_| !live.lifecycle.is_terminal()),
+            settlement: live.settlement,
             connection: live.connection.state,
-            epoch: live.attempt.epoch,
+            attempts: live.attempts().count(),
+            epoch: live.attempt.epoch(),
             stop: live.attempt.abort,
-            asked: live.cancellation.map(|cancellation| cancellation.requested_at.0),
+            asked: live.cancellation.map(|cancellation| (cancellation.requested_at.0, cancellation.outcome)),
+            told: live.attempt.cancel.map(|request| request.answer),
+            until: live.reconciliation.map(|search| search.deadline.0),
             deleted: live.content_deleted,
         })
     }
 }
 
 impl Model {
-    /// Takes a command at a time; says what it must do, in the words of [`super::world::said`].
-    pub(crate) fn take(&mut self, command: &Command, log: &LogFacts, now: u64) -> String {
+    /// Takes a command at a time; says what it must do, in the words of [`super::world::said`], with `|` where it may do
+    /// one or the other.
+    pub(crate) fn take(&mut self, command: &Command, log: &LogFacts, seen: Seen, now: u64) -> String {
         match (&mut *self, command) {
-            (Self::Nothing, Command::Start { terms, .. }) => {
-                *self = Self::Ran(Box::new(Facts::new((**terms).clone(), now)));
+            (Self::Nothing, Command::Start { terms, attempt, .. }) => {
+                *self = Self::Ran(Box::new(Facts::new((**terms).clone(), attempt.clone(), now)));
                 "started>active".into()
             }
             (Self::Nothing, Command::ResolveNeverStarted { .. }) => {
@@ -78,17 +148,23 @@ impl Model {
             }
             (Self::Nothing, _) => "!not_found".into(),
             (Self::Never, Command::ResolveNeverStarted { .. } | Command::Wake { .. }) => "done=".into(),
+            (Self::Never, Command::Signal { seen, .. }) => {
+                seen.map_or_else(|| "quarantined=".into(), super::words::recorded)
+            }
             (Self::Never, _) => "!never_started".into(),
             (Self::Ran(_), Command::Start { .. } | Command::ResolveNeverStarted { .. }) => "again=".into(),
             (Self::Ran(facts), command) => {
                 let before = facts.lifecycle();
-                let mut said = facts.take(command, log, now);
+                let said = facts.take(command, log, seen, now);
                 let after = facts.lifecycle();
-                if before != after {
-                    let effects = said.find('+').unwrap_or(said.len());
-                    said.insert_str(effects, &format!(">{}", after.as_str()));
+                if before == after {
+                    return said;
                 }
-                said
+                let leads = |said: &str| {
+                    let (reply, effects) = said.split_at(said.find('+').unwrap_or(said.len()));
+                    format!("{reply}>{}{effects}", after.as_str())
+                };
+                said.split('|').map(leads).collect::<Vec<_>>().join("|")
             }
         }
     }
@@ -99,31 +175,55 @@ impl Model {
             Self::Ran(facts) => Some(facts.shown()),
         }
     }
+
+    /// The time of the next look is chosen within bounds, with jitter: it is a fact like any other.
+    pub(crate) fn adopt(&mut self, aggregate: &Aggregate, now: u64) {
+        let (Self::Ran(facts), Some(live)) = (self, aggregate.live()) else { return };
+        if let Some(chosen) = live.reconciliation {
+            facts.adopt(chosen.next_at.0, chosen.look_up, now);
+        }
+    }
 }
 
 impl Facts {
-    fn new(terms: Terms, now: u64) -> Self {
+    fn new(terms: Terms, id: AttemptId, now: u64) -> Self {
         Self {
             terms,
-            began: now,
-            sent: None,
-            answered: None,
+            past: Vec::new(),
+            own: Try::new(id, 1, now),
             sign: now,
-            losses: 0,
-            look: None,
-            stop: None,
+            search: None,
+            watch: None,
             away_since: None,
             ever_away: false,
             asked: None,
             end: None,
+            compensated: false,
+            hold: Settlement::Pending,
+            holds: 1,
             deleted: false,
         }
     }
 
+    /// A further attempt begins.
+    pub(crate) fn begins(&mut self, id: AttemptId, now: u64) {
+        let first = self.epoch() + 1;
+        self.past.push(std::mem::replace(&mut self.own, Try::new(id, first, now)));
+        self.search = None;
+        self.sign = now;
+    }
+
+    /// A sign of life. A clock that steps back shortens no lease.
+    fn sees(&mut self, now: u64) {
+        self.sign = self.sign.max(now);
+    }
+
     fn lifecycle(&self) -> Lifecycle {
+        let policy = self.own.stop == Some(AbortCause::Disconnect);
         match (self.end, self.away_since) {
+            _ if self.compensated => Lifecycle::Compensated,
             (Some((_, lifecycle)), _) => lifecycle,
-            _ if self.asked.is_some() || self.stop == Some(AbortCause::Disconnect) => Lifecycle::CancellationRequested,
+            _ if self.asked.is_some() || policy => Lifecycle::CancellationRequested,
             (None, Some(_)) => Lifecycle::Detached,
             (None, None) => Lifecycle::Active,
         }
@@ -131,55 +231,85 @@ impl Facts {
 
     fn shown(&self) -> Shown {
         let running = match () {
-            () if self.losses > 0 => UpstreamState::Unknown,
-            () if self.answered.is_some() => UpstreamState::Processing,
-            () if self.sent.is_some() => UpstreamState::Submitted,
-            () => UpstreamState::Prepared,
+            () if self.own.sent.is_none() => UpstreamState::Prepared,
+            () if self.search.is_some() => UpstreamState::Unknown,
+            () if self.own.answered.is_some() => UpstreamState::Processing,
+            () => UpstreamState::Submitted,
         };
+        let came_to = self.end.map(|(_, lifecycle)| match lifecycle {
+            Lifecycle::Cancelled => CancelOutcome::Confirmed,
+            Lifecycle::Completed => CancelOutcome::CompletionWon,
+            _ => CancelOutcome::Unknown,
+        });
         Shown {
             lifecycle: self.lifecycle(),
             upstream: Some(running).filter(|_| self.end.is_none()),
+            settlement: self.hold,
             connection: match (self.away_since, self.ever_away) {
                 (Some(_), _) => ConnectionState::Disconnected,
                 (None, true) => ConnectionState::Reconnected,
                 (None, false) => ConnectionState::Connected,
             },
+            attempts: self.past.len() + 1,
             epoch: self.epoch(),
-            stop: self.stop,
-            asked: self.asked,
+            stop: self.own.stop,
+            asked: self.asked.map(|at| (at, came_to)),
+            told: self.own.asked,
+            until: self.search.map(|search| search.until).or(self.watch.map(|watch| watch.until)),
             deleted: self.deleted,
         }
     }
 
-    fn epoch(&self) -> u32 {
-        self.losses + 1
+    pub(crate) fn epoch(&self) -> u32 {
+        self.own.first + self.own.fences
+    }
+
+    pub(crate) fn outlives(&self) -> bool {
+        let can = self.terms.capabilities;
+        can.cancel || can.status || can.resume || can.callback
+    }
+
+    /// The provider is asked to stop what we want stopped, once there is a name to ask by.
+    pub(crate) fn ask_cancel(&mut self) -> &'static str {
+        let open = matches!(self.own.asked, None | Some(Some(CancelAnswer::Failed { .. })));
+        let can = self.terms.capabilities.cancel && self.own.name.is_some() && self.own.sent.is_some();
+        if self.own.stop.is_none() || !open || !can {
+            return "";
+        }
+        self.own.asked = Some(None);
+        "+ask_cancel"
     }
 
     fn go_on(&self, wrote: bool) -> String {
-        let word = if self.stop.is_some() { "stop" } else { "continue" };
+        let word = if self.own.stop.is_some() { "stop" } else { "continue" };
         if wrote { word.into() } else { format!("{word}=") }
     }
 
-    fn take(&mut self, command: &Command, log: &LogFacts, now: u64) -> String {
+    fn take(&mut self, command: &Command, log: &LogFacts, seen: Seen, now: u64) -> String {
         if let Command::Submit { epoch }
         | Command::Respond { epoch, .. }
+        | Command::Identify { epoch, .. }
         | Command::Append { epoch, .. }
-        | Command::End { epoch, .. } = command
+        | Command::End { epoch, .. }
+        | Command::Reconcile { epoch, .. } = command
         {
             if *epoch != self.epoch() {
                 return "!stale_epoch".into();
             }
-            if self.end.is_some() {
+            // Drivers write while somebody drives; who resolves, while the outcome is searched.
+            let resolves = matches!(command, Command::Reconcile { .. });
+            if self.end.is_some() || self.search.is_some() != resolves {
                 return "!wrong_state".into();
             }
         }
         match command {
             Command::Submit { .. } => self.submit(now),
             Command::Respond { .. } => self.respond(now),
+            Command::Identify { operation_id, .. } => self.identify(operation_id),
             Command::Append { bytes, .. } => {
                 let renews = *bytes == 0 && self.short(log, now);
                 if renews {
-                    self.sign = now;
+                    self.sees(now);
                 }
                 self.go_on(renews)
             }
@@ -187,32 +317,52 @@ impl Facts {
             Command::Cancel => self.cancel(now),
             Command::End { end, .. } => self.ends(end, now),
             Command::Wake { driver_alive } => self.wake(*driver_alive, log, now),
+            Command::Reconcile { end, .. } => self.reconcile(end, now),
+            Command::LookUpFailed { epoch, .. } => self.look_up_failed(*epoch, now),
+            Command::HoldExtended { epoch, attempt } => self.hold_extended(*epoch, attempt, now),
+            Command::ExtensionRefused { epoch } => self.extension_refused(*epoch, now),
+            Command::CancelAnswered { epoch, answer } => self.cancel_answered(*epoch, *answer, log, now),
+            Command::Signal { seen: Some(disposition), .. } => super::words::recorded(*disposition),
+            Command::Signal { signal, seen: None } => self.hear(signal, log, now),
+            Command::Operate { action, recorded } => self.operate(action, recorded.as_deref(), seen, now),
             other => panic!("not for this model: {other:?}"),
         }
     }
 
     fn submit(&mut self, now: u64) -> String {
-        if self.sent.is_some() || self.losses > 0 {
+        if self.own.sent.is_some() {
             return "!wrong_state".into();
         }
-        if self.stop.is_some() {
+        if self.own.stop.is_some() {
             return "stop=".into();
         }
-        self.sent = Some(now);
-        self.sign = now;
+        self.own.sent = Some(now);
+        self.sees(now);
         self.go_on(true)
     }
 
     fn respond(&mut self, now: u64) -> String {
-        if self.sent.is_none() || self.losses > 0 {
+        if self.own.sent.is_none() {
             return "!wrong_state".into();
         }
-        let first = self.answered.is_none();
+        let first = self.own.answered.is_none();
         if first {
-            self.answered = Some(now);
-            self.sign = now;
+            self.own.answered = Some(now);
+            self.sees(now);
         }
         self.go_on(first)
+    }
+
+    fn identify(&mut self, name: &str) -> String {
+        if self.own.sent.is_none() {
+            return "!wrong_state".into();
+        }
+        let first = self.own.name.is_none();
+        if first {
+            self.own.name = Some(name.into());
+        }
+        let ask = if first { self.ask_cancel() } else { "" };
+        self.go_on(first) + ask
     }
 
     fn readers(&mut self, attached: u32, now: u64) -> String {
@@ -223,11 +373,15 @@ impl Facts {
         self.away_since = Some(now).filter(|_| attached == 0);
         self.ever_away = true;
         let patience = self.terms.on_disconnect == OnDisconnect::Detach || self.terms.grace_ms > 0;
-        if attached > 0 || patience || !waited_for || self.stop.is_some() {
+        if attached > 0 || patience || !waited_for || self.own.stop.is_some() {
             return "done".into();
         }
-        self.stop = Some(AbortCause::Disconnect);
-        "stop+abort".into()
+        self.stop(AbortCause::Disconnect)
+    }
+
+    fn stop(&mut self, cause: AbortCause) -> String {
+        self.own.stop = Some(cause);
+        format!("stop+abort{}", self.ask_cancel())
     }
 
     fn cancel(&mut self, now: u64) -> String {
@@ -236,67 +390,74 @@ impl Facts {
             (None, Some(_)) => return "none=".into(),
             (None, None) => self.asked = Some(now),
         }
-        if self.stop.is_some() {
+        if self.own.stop.is_some() {
             return "requested".into();
         }
-        self.stop = Some(AbortCause::Request);
-        "requested+abort".into()
+        self.stop(AbortCause::Request).replace("stop", "requested")
     }
 
-    /// Where it ends is the conclusion table's affair: here only whether it ended well or was stopped.
-    fn ends(&mut self, end: &holdfast_core::reservation::UpstreamEnd, now: u64) -> String {
-        use holdfast_core::meter::EndClass;
+    /// What its end makes of it, by whatever way the end came to be known. Here only whether it ended well or was stopped.
+    pub(crate) fn comes_to(&self, end: &UpstreamEnd) -> Lifecycle {
+        use holdfast_core::reconcile::Outcome;
         // In these histories a head comes with `Respond` and says 200.
-        let whole = end.source == SourceEnd::Body(EndClass::Complete) && self.answered.is_some();
-        let stopped = end.source == SourceEnd::Aborted;
-        let lifecycle = match self.stop {
+        let whole = end.source == SourceEnd::Body(EndClass::Complete) && self.own.answered.is_some();
+        let wanted = matches!(self.own.stop, Some(AbortCause::Request | AbortCause::Disconnect));
+        match (end.source, self.own.word) {
             _ if whole => Lifecycle::Completed,
-            None | Some(AbortCause::Request | AbortCause::Disconnect) if stopped => Lifecycle::Cancelled,
+            (_, Some(word)) if self.own.reported => match word.outcome {
+                Outcome::Completed | Outcome::Incomplete => Lifecycle::Completed,
+                Outcome::Failed => Lifecycle::Failed,
+                Outcome::Cancelled => Lifecycle::Cancelled,
+            },
+            (SourceEnd::Aborted, _) if wanted || self.own.stop.is_none() => Lifecycle::Cancelled,
+            (SourceEnd::Lost, _) if wanted => Lifecycle::Cancelled,
             _ => Lifecycle::Failed,
-        };
-        self.end = Some((now, lifecycle));
-        self.deleted = lifecycle == Lifecycle::Cancelled && !self.terms.keep_partial;
-        if self.deleted { "done+close+delete".into() } else { "done+close".into() }
+        }
+    }
+
+    fn ends(&mut self, end: &UpstreamEnd, now: u64) -> String {
+        let told = matches!(end.source, SourceEnd::Body(EndClass::Complete | EndClass::InBandError))
+            || end.source == SourceEnd::NoResponse { provably_unsent: true };
+        if self.outlives() && self.own.sent.is_some() && !told && !self.own.reported {
+            self.learn(end);
+            return self.fence(now);
+        }
+        // No answer can be missing where nothing was sent.
+        if self.own.sent.is_none() && end.source == (SourceEnd::NoResponse { provably_unsent: false }) {
+            return "!wrong_state".into();
+        }
+        self.learn(end);
+        self.closes(end, now)
     }
 
     fn wake(&mut self, driver_alive: bool, log: &LogFacts, now: u64) -> String {
         if let Some((ended, _)) = self.end {
-            let delete = !self.deleted && now >= ended + self.terms.retention_s * 1_000;
-            self.deleted |= delete;
-            return if delete { "done+delete" } else { "done=" }.into();
-        }
-        if let Some(look) = self.look {
-            if now < look {
-                return "done=".into();
+            if !self.deleted && now >= ended + self.terms.retention_s * 1_000 {
+                self.deleted = true;
+                return "done+delete".into();
             }
-            self.look = Some(now + 1_000);
-            return "done+evidence".into();
+            return self.wake_watch(now);
+        }
+        if self.search.is_some() {
+            return self.wake_search(now);
         }
         let here = driver_alive && self.terms.owner == Owner::Object;
         if !here && now >= self.lease_end(log) {
-            return self.lose(now);
+            self.away_since = self.away_since.or(Some(now));
+            self.ever_away = true;
+            return self.fence(now);
         }
         if let Some(cause) = self.missed(log, now) {
-            self.stop = Some(cause);
             if here {
-                self.sign = now;
+                self.sees(now);
             }
-            return "stop+abort".into();
+            return self.stop(cause);
         }
         let renews = here && self.short(log, now);
         if renews {
-            self.sign = now;
+            self.sees(now);
         }
         if renews { "done" } else { "done=" }.into()
-    }
-
-    fn lose(&mut self, now: u64) -> String {
-        self.losses += 1;
-        self.away_since = self.away_since.or(Some(now));
-        self.ever_away = true;
-        let watch_ms = self.sent.map_or(0, |_| self.terms.observation_ms);
-        self.look = Some(now + if watch_ms == 0 { 1_000 } else { watch_ms });
-        if watch_ms == 0 { "done+evidence" } else { "done" }.into()
     }
 
     fn lease_end(&self, log: &LogFacts) -> u64 {
@@ -312,11 +473,11 @@ impl Facts {
 
     /// What was missed first.
     fn missed(&self, log: &LogFacts, now: u64) -> Option<AbortCause> {
-        if self.stop.is_some() {
+        if self.own.stop.is_some() {
             return None;
         }
         let grace = self.terms.on_disconnect == OnDisconnect::Cancel && self.lifecycle() == Lifecycle::Detached;
-        let silence = match (self.sent, self.answered) {
+        let silence = match (self.own.sent, self.own.answered) {
             (_, Some(at)) => {
                 let last = at.max(log.last_append_at.map_or(0, |at| at.0));
                 Some((last + self.terms.idle_ms, AbortCause::IdleTimeout))
@@ -324,7 +485,7 @@ impl Facts {
             (Some(at), None) => Some((at + self.terms.first_byte_ms, AbortCause::FirstByteTimeout)),
             (None, None) => None,
         };
-        let mut due = vec![(self.sent.unwrap_or(self.began) + self.terms.total_ms, AbortCause::TotalTimeout)];
+        let mut due = vec![(self.own.sent.unwrap_or(self.own.began) + self.terms.total_ms, AbortCause::TotalTimeout)];
         due.extend(self.away_since.filter(|_| grace).map(|at| (at + self.terms.grace_ms, AbortCause::Disconnect)));
         due.extend(silence);
         due.sort_by_key(|(at, _)| *at);

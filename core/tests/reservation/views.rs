@@ -125,7 +125,7 @@ fn a_failed_generation_is_released_or_estimated() {
     assert_eq!((seen.usage, seen.cost.estimated), (None, false));
     let mut lost = World::lost(&terms());
     assert_eq!(view(&lost, &NOBODY).upstream.state, UpstreamState::Unknown);
-    lost.take(&end(2, ended(SourceEnd::Lost))).unwrap();
+    lost.take(&reconcile(2, ended(SourceEnd::Lost))).unwrap();
     let seen = view(&lost, &NOBODY);
     assert_eq!((seen.lifecycle, seen.reason), (Lifecycle::Failed, Some(ReasonCode::DriverLost)));
     assert_eq!((seen.upstream.epoch, seen.upstream.status), (2, None), "the provider never answered");

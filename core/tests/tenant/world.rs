@@ -4,12 +4,12 @@ use holdfast_core::audit::{AuditRow, ChainHead};
 use holdfast_core::config::{Limits, Provider, TenantConfig, parse_providers, parse_tenants};
 use holdfast_core::ids::{AttemptId, GenerationId, Identity, ReservationId, TenantId};
 use holdfast_core::key::KeyDigest;
-use holdfast_core::ledger::{Direction, Posting, PostingKind, ReasonCode, posting_id};
+use holdfast_core::ledger::{InvoiceLine, LedgerEntry, Posting, PostingKind, ReasonCode, UsageRecord, posting_id};
 use holdfast_core::money::Micros;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::tenant::{
-    Admit, AdmitContext, Admitted, Hold, IdempotencyRow, KeyAfter, PeriodState, PostedRows, SettleContext, TenantState,
-    admit, grant_up_to, settle,
+    Admit, AdmitContext, Admitted, Extend, ExtendContext, Hold, IdempotencyRow, KeyAfter, PeriodState, PostedRows,
+    SettleContext, SettlementRows, TenantState, admit, extend, grant_up_to, settle,
 };
 use holdfast_core::time::UnixMillis;
 use std::collections::BTreeMap;
@@ -73,19 +73,16 @@ pub(crate) fn request(n: u8, body_bytes: u64) -> Admit {
 pub(crate) fn posting(n: u8, kind: PostingKind, amount: u64, reason: ReasonCode) -> Posting {
     let identity = identity(n);
     Posting {
-        id: posting_id(&identity.reservation, 1, kind, 1),
-        kind,
+        id: id_of(n, kind, 1),
         reservation: Some(identity.reservation),
         generation: Some(identity.generation),
-        amount: micros(amount),
-        usage: None,
-        price_version: None,
-        direction: Direction::Charge,
-        refers_to: None,
-        frees_slot: false,
-        reason,
-        decided_at: START,
+        ..Posting::new(String::new(), kind, micros(amount), reason, START)
     }
+}
+
+/// Id of a posting of reservation `n` by its first attempt.
+pub(crate) fn id_of(n: u8, kind: PostingKind, version: u32) -> String {
+    posting_id(&identity(n).reservation, 1, kind, version)
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -97,6 +94,9 @@ pub(crate) struct World {
     pub(crate) periods: BTreeMap<String, PeriodState>,
     pub(crate) holds: BTreeMap<ReservationId, Hold>,
     pub(crate) postings: BTreeMap<String, Posting>,
+    pub(crate) entries: Vec<LedgerEntry>,
+    pub(crate) lines: BTreeMap<String, InvoiceLine>,
+    pub(crate) usage_records: BTreeMap<String, UsageRecord>,
     pub(crate) audit: Vec<AuditRow>,
     pub(crate) keys: BTreeMap<String, IdempotencyRow>,
 }
@@ -112,6 +112,9 @@ impl World {
             periods: BTreeMap::new(),
             holds: BTreeMap::new(),
             postings: BTreeMap::new(),
+            entries: Vec::new(),
+            lines: BTreeMap::new(),
+            usage_records: BTreeMap::new(),
             audit: Vec::new(),
             keys: BTreeMap::new(),
         };
@@ -160,9 +163,32 @@ impl World {
             period: hold.map_or(&untouched, |hold| &self.periods[&hold.period]),
             idempotency: hold.and_then(|hold| self.keys.get(hold.idempotency_scope.as_deref()?)),
             same_id: self.postings.get(&posting.id),
+            referred: posting.refers_to.as_ref().and_then(|id| self.postings.get(id)),
         };
-        let Some(rows) = settle(&context, posting, now)? else { return Ok(false) };
+        let rows = settle(&context, posting, now)?;
+        Ok(rows.map(|rows| self.store_settlement(rows)).is_some())
+    }
+
+    /// Whether the hold was extended now, and not before.
+    pub(crate) fn extend(&mut self, request: &Extend, now: UnixMillis) -> Result<bool, Refusal> {
+        let hold = self.holds.get(&request.identity.reservation);
+        let untouched = PeriodState::empty(String::new());
+        let context = ExtendContext {
+            config: &self.config,
+            tenant: &self.tenant,
+            hold,
+            period: hold.map_or(&untouched, |hold| &self.periods[&hold.period]),
+            same_id: self.postings.get(&request.posting_id()),
+        };
+        let rows = extend(&context, request, now)?;
+        Ok(rows.map(|rows| self.store_settlement(rows)).is_some())
+    }
+
+    fn store_settlement(&mut self, rows: SettlementRows) {
         self.store(rows.posted);
+        if let Some(line) = rows.invoice_line {
+            assert_eq!(self.lines.insert(line.posting_id.clone(), line), None, "a posting is billed once");
+        }
         self.periods.insert(rows.period.key.clone(), rows.period);
         match (rows.idempotency, &rows.hold.idempotency_scope) {
             (KeyAfter::Expires(row), Some(scope)) => assert!(self.keys.insert(scope.clone(), row).is_some()),
@@ -171,7 +197,6 @@ impl World {
             (other, None) => panic!("{other:?} of a hold without a key"),
         }
         self.holds.insert(rows.hold.identity.reservation.clone(), rows.hold);
-        Ok(true)
     }
 
     /// Removes the keys that stand no longer, as the object does now and then.
@@ -183,7 +208,9 @@ impl World {
     pub(crate) fn check_audit(&self) {
         let mut head = ChainHead::default();
         let mut left = self.postings.clone();
-        for row in &self.audit {
+        assert_eq!(self.entries.len(), self.audit.len());
+        for (row, entry) in self.audit.iter().zip(&self.entries) {
+            assert_eq!((row.seq, &row.posting_id, row.at), (entry.seq, &entry.posting_id, entry.recorded_at));
             assert!(row.follows(&head), "{row:?} after {head:?}");
             let posting = left.remove(&row.posting_id).expect("each posting has one row");
             assert_eq!(&head.append(&posting, row.at), row, "the row stands for this very posting");
@@ -194,8 +221,12 @@ impl World {
     }
 
     fn store(&mut self, rows: PostedRows) {
+        for record in &rows.posting.usage_records {
+            self.usage_records.entry(record.id.clone()).or_insert_with(|| record.clone());
+        }
         let replaced = self.postings.insert(rows.posting.id.clone(), rows.posting);
         assert_eq!(replaced, None, "postings are immutable");
+        self.entries.push(rows.entry);
         self.audit.push(rows.audit);
         self.tenant = rows.tenant;
     }

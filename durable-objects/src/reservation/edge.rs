@@ -104,7 +104,7 @@ impl Generation {
     }
 
     /// Asked before anything is taken in: a fenced driver adds neither a head nor a byte.
-    fn allow(&self, command: &Command) -> Result<(), Refusal> {
+    fn allow(self: &Rc<Self>, command: &Command) -> Result<(), Refusal> {
         let now = clock::now();
         let facts = self.facts();
         let allowed = self.with_aggregate(|aggregate| aggregate.apply(command, &facts, 0, now));

@@ -13,7 +13,8 @@ use holdfast_core::intake::{Intake, IntakeOptions};
 use holdfast_core::meter::{ContentCounter, EndClass};
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{
-    Aggregate, Command, Effect, LogFacts, Reply, ResponseHead, SourceEnd, Transition, UpstreamEnd, refused_row,
+    Aggregate, Command, Effect, LogFacts, Reply, ResponseHead, Signal, SourceEnd, Transition, UpstreamEnd, late_signal,
+    refused_row,
 };
 use holdfast_core::time::UnixMillis;
 use holdfast_core::view::{GenerationView, LiveFacts};
@@ -135,7 +136,7 @@ impl Generation {
     /// Whether the attempt of this epoch was the one that ended.
     pub(super) fn ended_at_epoch(&self, epoch: u32) -> bool {
         self.with_aggregate(|aggregate| {
-            aggregate.live().is_some_and(|live| live.lifecycle.is_terminal() && live.attempt.epoch == epoch)
+            aggregate.live().is_some_and(|live| live.lifecycle.is_terminal() && live.attempt.epoch() == epoch)
         })
     }
 
@@ -154,7 +155,7 @@ impl Generation {
     fn with_response<'a>(&self, aggregate: &'a Aggregate) -> Cow<'a, Aggregate> {
         let response = self.response.borrow().clone();
         let shown = response.zip(aggregate.live()).and_then(|(Responded { head }, live)| {
-            let command = Command::Respond { epoch: live.attempt.epoch, head };
+            let command = Command::Respond { epoch: live.attempt.epoch(), head };
             aggregate.apply(&command, &LogFacts::default(), 0, clock::now()).ok()?.state
         });
         shown.map_or(Cow::Borrowed(aggregate), Cow::Owned)
@@ -185,18 +186,34 @@ impl Generation {
         Ok(transition)
     }
 
-    pub(super) fn record_refused(&self, command: &Command, refusal: &Refusal, now: UnixMillis) {
+    /// A refused write of a fenced or late driver is recorded; what it saw of the outcome is evidence like any other.
+    pub(super) fn record_refused(self: &Rc<Self>, command: &Command, refusal: &Refusal, now: UnixMillis) {
         if let Some(row) = refused_row(command, refusal, now)
             && let Err(error) = self.store.write_history(&row)
         {
             worker::console_error!("history: {error}");
         }
+        if let Some(signal) = late_signal(command, refusal, now) {
+            match self.take_signal(signal) {
+                Ok(_) => self.start_deliveries(),
+                Err(refusal) => worker::console_error!("late signal: {}", refusal.message()),
+            }
+        }
+    }
+
+    /// Handles what was said outside of the stream, once per event.
+    fn take_signal(self: &Rc<Self>, signal: Signal) -> core::result::Result<Reply, Refusal> {
+        let seen = match &signal.event_id {
+            Some(id) => self.store.disposition_of(id).map_err(|error| storage_failed(&error))?,
+            None => None,
+        };
+        self.apply(&Command::Signal { signal: Box::new(signal), seen })
     }
 
     fn commit(&self, command: &Command, transition: &Transition, last_bytes: Vec<u8>, now: UnixMillis) -> Result<()> {
         let (epoch, mut closing) = match command {
             Command::Append { epoch, .. } => (Some(*epoch), Vec::new()),
-            Command::End { epoch, .. } => (Some(*epoch), last_bytes),
+            Command::End { epoch, .. } | Command::Reconcile { epoch, .. } => (Some(*epoch), last_bytes),
             _ => (None, Vec::new()),
         };
         for effect in &transition.effects {
@@ -206,10 +223,7 @@ impl Generation {
         }
         let append = epoch.map(|epoch| self.batch(epoch, &closing)).filter(|append| !append.bytes.is_empty());
         let delete_content = transition.effects.contains(&Effect::DeleteContent);
-        let batch_alone = transition.state.is_none()
-            && transition.history.is_empty()
-            && transition.postings.is_empty()
-            && !delete_content;
+        let batch_alone = transition.writes_nothing() && !delete_content;
         let stored = append.is_some();
         match append {
             None if batch_alone => return Ok(()),
@@ -252,6 +266,10 @@ impl Generation {
             Effect::CollectEvidence { epoch } => self.resolve_lost(*epoch),
             // The log was closed and the content deleted with the commit.
             Effect::CloseLog { .. } | Effect::DeleteContent => {}
+            // No dialect that is served so far can do these, and no route so far allows a repeat: nothing asks for them.
+            Effect::RequestCancel { .. } | Effect::LookUp { .. } | Effect::ExtendHold { .. } => {
+                worker::console_error!("an effect that this version does not perform: {effect:?}");
+            }
         }
     }
 
@@ -259,16 +277,25 @@ impl Generation {
     pub(super) fn end(
         self: &Rc<Self>,
         epoch: u32,
-        mut end: UpstreamEnd,
+        end: UpstreamEnd,
         last_bytes: Vec<u8>,
     ) -> core::result::Result<Vec<u8>, Refusal> {
         self.store_response(epoch)?;
+        self.conclude(|end| Command::End { epoch, end }, end, last_bytes)
+    }
+
+    /// Ends an attempt by the command that `command` makes of what was observed.
+    fn conclude(
+        self: &Rc<Self>,
+        command: impl FnOnce(Box<UpstreamEnd>) -> Command,
+        mut end: UpstreamEnd,
+        last_bytes: Vec<u8>,
+    ) -> core::result::Result<Vec<u8>, Refusal> {
         let terminal_usage = end.usage.is_some() && end.source == SourceEnd::Body(EndClass::Complete);
         if !terminal_usage {
             end.content_bytes = self.count_content(&last_bytes).map_err(|error| storage_failed(&error))?;
         }
-        let command = Command::End { epoch, end: Box::new(end) };
-        let transition = self.apply_with(&command, last_bytes)?;
+        let transition = self.apply_with(&command(Box::new(end)), last_bytes)?;
         let terminal = transition.effects.into_iter().find_map(|effect| match effect {
             Effect::CloseLog { terminal } => Some(terminal),
             _ => None,
@@ -300,7 +327,7 @@ impl Generation {
         let resolved = self
             .evidence_of_log()
             .map_err(|error| storage_failed(&error))
-            .and_then(|end| self.end(epoch, end, Vec::new()).map(|_| ()));
+            .and_then(|end| self.conclude(|end| Command::Reconcile { epoch, end }, end, Vec::new()));
         if let Err(refusal) = resolved {
             worker::console_error!("resolving a lost driver: {}", refusal.message());
         }

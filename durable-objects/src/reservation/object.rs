@@ -8,6 +8,7 @@ use holdfast_core::ids::{AttemptId, Identity};
 use holdfast_core::policy::Terms;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{Command, Reply};
+use holdfast_core::tenant::Admitted;
 use holdfast_core::view::GenerationView;
 use holdfast_core::wire::{GenerationCall, GenerationReply, StreamForm};
 use std::cell::RefCell;
@@ -97,9 +98,10 @@ impl ReservationObject {
                 Reply::Cancellation(cancellation) => GenerationReply::Cancellation { cancellation },
                 _ => GenerationReply::Cancellation { cancellation: None },
             },
-            GenerationCall::Resolve { admitted } => {
-                let (identity, attempt, terms) = (admitted.identity, admitted.attempt, Box::new(admitted.terms));
-                generation.apply(&Command::ResolveNeverStarted { identity, attempt, terms })?;
+            GenerationCall::Resolve { admitted, by } => {
+                let Admitted { identity, attempt, terms, admitted_at, .. } = *admitted;
+                let terms = Box::new(terms);
+                generation.apply(&Command::ResolveNeverStarted { identity, attempt, terms, admitted_at, by })?;
                 generation.start_deliveries();
                 GenerationReply::Resolved
             }

@@ -7,6 +7,7 @@ use futures::future::{Either, select};
 use futures::pin_mut;
 use holdfast_core::ids::TenantId;
 use holdfast_core::ledger::Posting;
+use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{Aggregate, Command};
 use holdfast_core::wire::{TenantCall, TenantReply};
 use std::rc::Rc;
@@ -21,20 +22,22 @@ impl Generation {
         self.state.wait_until(async move { generation.deliver_postings().await });
     }
 
-    /// Delivers what is due, in order. One at a time: a second call while one runs does nothing.
+    /// Delivers what is due, one by one and in order, so that each has its own answer. A second call while one runs does
+    /// nothing; the first failure ends the round.
     pub(super) async fn deliver_postings(self: &Rc<Self>) {
         if self.delivering.replace(true) {
             return;
         }
-        let due = self.due_postings();
-        if let Some((tenant, postings)) = due {
-            let ids: Vec<String> = postings.iter().map(|posting| posting.id.clone()).collect();
-            let settled = self.settle(&tenant, postings).await;
-            for posting_id in ids {
-                let command =
-                    if settled { Command::Acknowledge { posting_id } } else { Command::DeliveryFailed { posting_id } };
+        if let Some((tenant, postings)) = self.due_postings() {
+            for posting in postings {
+                let posting_id = posting.id.clone();
+                let outcome = self.settle(&tenant, posting).await;
+                let command = outcome.command(posting_id);
                 if let Err(refusal) = self.apply(&command) {
                     worker::console_error!("outbox: {}", refusal.message());
+                }
+                if matches!(command, Command::DeliveryFailed { .. }) {
+                    break;
                 }
             }
         }
@@ -61,18 +64,39 @@ impl Generation {
         (!postings.is_empty()).then_some((tenant, postings))
     }
 
-    async fn settle(&self, tenant: &TenantId, postings: Vec<Posting>) -> bool {
-        let call = TenantCall::Settle { postings };
+    async fn settle(&self, tenant: &TenantId, posting: Posting) -> Outcome {
+        let call = TenantCall::Settle { postings: vec![posting] };
         let asked = ask_tenant(&self.env, tenant, &call);
         let patience = sleep_ms(ANSWER_MS);
         pin_mut!(asked, patience);
         match select(asked, patience).await {
-            Either::Left((Ok(TenantReply::Settled), _)) => true,
+            Either::Left((Ok(TenantReply::Settled), _)) => Outcome::Applied,
+            Either::Left((Ok(TenantReply::Refused { refusal }), _)) if refusal.is_permanent_for_posting() => {
+                worker::console_error!("outbox: the tenant refuses for good: {refusal:?}");
+                Outcome::Refused(refusal)
+            }
             Either::Left((answer, _)) => {
                 worker::console_error!("outbox: the tenant answered {answer:?}");
-                false
+                Outcome::Failed
             }
-            Either::Right(_) => false,
+            Either::Right(_) => Outcome::Failed,
+        }
+    }
+}
+
+/// What became of one delivery.
+enum Outcome {
+    Applied,
+    Refused(Refusal),
+    Failed,
+}
+
+impl Outcome {
+    fn command(self, posting_id: String) -> Command {
+        match self {
+            Self::Applied => Command::Acknowledge { posting_id },
+            Self::Refused(refusal) => Command::DeliveryRefused { posting_id, refusal: refusal.code().into() },
+            Self::Failed => Command::DeliveryFailed { posting_id },
         }
     }
 }

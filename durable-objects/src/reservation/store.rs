@@ -7,10 +7,14 @@
 //! | `chunk` | one per stored batch; its time renews the lease; deleted at the end of retention |
 //! | `history` | one per change of the client side, cancel, lease or end, and per refused stale write; never deleted |
 //! | `outbox` | one per posting; kept as the record of what was sent |
+//! | `signal` | one per signal of a provider or of a fenced driver; never deleted |
+//! | `action` | one per action of an operator; never deleted |
+//! | `evidence` | one per release record and per signal that came after one; never deleted |
 
 use crate::sql;
+use holdfast_core::evidence::Disposition;
 use holdfast_core::ledger::Posting;
-use holdfast_core::reservation::{Aggregate, HistoryRow, LogFacts, Transition};
+use holdfast_core::reservation::{ActionRow, Aggregate, EvidenceRow, HistoryRow, LogFacts, SignalRow, Transition};
 use holdfast_core::time::UnixMillis;
 use std::rc::Rc;
 use worker::{Error, Result, SqlStorage, SqlStorageValue, Storage};
@@ -22,6 +26,13 @@ const MIGRATIONS: [&str; 1] = ["
     CREATE TABLE history (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, command TEXT NOT NULL, outcome TEXT NOT NULL, epoch INTEGER NOT NULL);
     CREATE TABLE outbox (posting_id TEXT PRIMARY KEY, json TEXT NOT NULL) WITHOUT ROWID;
 "];
+
+/// Tables that most generations never need: made with the first row for one of them, since every table costs writes.
+const RARE_TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS signal (seq INTEGER PRIMARY KEY, event_id TEXT UNIQUE, at INTEGER NOT NULL, json TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS action (id TEXT PRIMARY KEY, at INTEGER NOT NULL, json TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS evidence (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, at INTEGER NOT NULL, hash TEXT NOT NULL, json TEXT NOT NULL);
+";
 
 /// Largest stored row of the log; a larger batch is split.
 pub(super) const CHUNK_MAX_BYTES: usize = 512 << 10;
@@ -59,6 +70,7 @@ impl Store {
         if !sql::has_table(&self.sql, "schema")? {
             return Ok((Aggregate::Vacant, LogFacts::default()));
         }
+        self.migrate()?;
         let aggregate = sql::first_json(&self.sql, "SELECT json FROM state", vec![])?.unwrap_or_default();
         let last = "SELECT offset + length(bytes), at FROM chunk ORDER BY offset DESC LIMIT 1";
         let log = match sql::first(&self.sql, last, vec![])? {
@@ -100,6 +112,10 @@ impl Store {
             }
             transition.history.iter().try_for_each(|row| this.write_history(row))?;
             transition.postings.iter().try_for_each(|posting| this.write_outbox(posting))?;
+            this.make_rare_tables(&transition)?;
+            transition.signals.iter().try_for_each(|row| this.write_signal(row))?;
+            transition.actions.iter().try_for_each(|row| this.write_action(row))?;
+            transition.evidence.iter().try_for_each(|record| this.write_evidence(record))?;
             if delete_content {
                 sql::run(&this.sql, "DELETE FROM chunk", vec![])?;
             }
@@ -108,16 +124,34 @@ impl Store {
     }
 
     fn create_tables(&self) -> Result<()> {
-        for migration in MIGRATIONS {
+        sql::run(&self.sql, "CREATE TABLE schema (version INTEGER NOT NULL)", vec![])?;
+        sql::run(&self.sql, "INSERT INTO schema VALUES (0)", vec![])?;
+        self.run_migrations(0)
+    }
+
+    /// Brings the tables of an older version up to this one. Migrations only go forward.
+    fn migrate(&self) -> Result<()> {
+        let row = sql::first(&self.sql, "SELECT version FROM schema", vec![])?;
+        let from = sql::as_int(row.as_ref().and_then(|row| row.first()))?.unwrap_or_default();
+        if from >= MIGRATIONS.len() as u64 {
+            return Ok(());
+        }
+        let this = self.clone();
+        sql::transaction(&self.storage, move || this.run_migrations(from))
+    }
+
+    fn run_migrations(&self, from: u64) -> Result<()> {
+        let pending = MIGRATIONS.iter().skip(usize::try_from(from).unwrap_or(usize::MAX));
+        for migration in pending {
             sql::run(&self.sql, migration, vec![])?;
         }
-        sql::run(&self.sql, "CREATE TABLE schema (version INTEGER NOT NULL)", vec![])?;
-        sql::run(&self.sql, "INSERT INTO schema VALUES (?)", vec![sql::int(MIGRATIONS.len() as u64)?]).map(|_| ())
+        let version = sql::int(MIGRATIONS.len() as u64)?;
+        sql::run(&self.sql, "UPDATE schema SET version = ?", vec![version]).map(|_| ())
     }
 
     fn write_state(&self, state: &Aggregate) -> Result<()> {
         let (version, epoch) = match state {
-            Aggregate::Live(live) => (live.version, live.attempt.epoch),
+            Aggregate::Live(live) => (live.version, live.attempt.epoch()),
             // A tombstone has no driver to be fenced from.
             Aggregate::Vacant | Aggregate::Tombstone(_) => (1, 0),
         };
@@ -169,6 +203,44 @@ impl Store {
     fn write_outbox(&self, posting: &Posting) -> Result<()> {
         let parameters = vec![posting.id.as_str().into(), sql::json(posting)?];
         sql::run(&self.sql, "INSERT INTO outbox (posting_id, json) VALUES (?, ?)", parameters).map(|_| ())
+    }
+
+    fn make_rare_tables(&self, transition: &Transition) -> Result<()> {
+        let needless = transition.signals.is_empty() && transition.actions.is_empty() && transition.evidence.is_empty();
+        if needless || sql::has_table(&self.sql, "evidence")? {
+            return Ok(());
+        }
+        sql::run(&self.sql, RARE_TABLES, vec![]).map(|_| ())
+    }
+
+    /// An event id that is there already fails the transaction: the same event is handled once.
+    fn write_signal(&self, row: &SignalRow) -> Result<()> {
+        let event_id = row.signal.event_id.clone();
+        let parameters = vec![event_id.into(), sql::time(row.at)?, sql::json(row)?];
+        sql::run(&self.sql, "INSERT INTO signal (event_id, at, json) VALUES (?, ?, ?)", parameters).map(|_| ())
+    }
+
+    fn write_action(&self, row: &ActionRow) -> Result<()> {
+        let parameters = vec![row.action.id.as_str().into(), sql::time(row.at)?, sql::json(row)?];
+        sql::run(&self.sql, "INSERT INTO action (id, at, json) VALUES (?, ?, ?)", parameters).map(|_| ())
+    }
+
+    /// The very bytes that the hash stands for.
+    fn write_evidence(&self, row: &EvidenceRow) -> Result<()> {
+        let stored = String::from_utf8(row.to_stored()).map_err(|error| Error::from(error.to_string()))?;
+        let parameters = vec![row.kind().into(), sql::time(row.created_at())?, row.hash().into(), stored.into()];
+        let statement = "INSERT INTO evidence (kind, at, hash, json) VALUES (?, ?, ?, ?)";
+        sql::run(&self.sql, statement, parameters).map(|_| ())
+    }
+
+    /// How the event of this id was handled, if it came before.
+    pub(super) fn disposition_of(&self, event_id: &str) -> Result<Option<Disposition>> {
+        if !sql::has_table(&self.sql, "signal")? {
+            return Ok(None);
+        }
+        let row: Option<SignalRow> =
+            sql::first_json(&self.sql, "SELECT json FROM signal WHERE event_id = ?", vec![event_id.into()])?;
+        Ok(row.map(|row| row.disposition))
     }
 
     pub(super) fn posting(&self, posting_id: &str) -> Result<Option<Posting>> {

@@ -31,14 +31,17 @@ impl Settings {
 
     /// The tenant, if the key is one of its keys.
     pub(super) fn account(&self, env: &Env, key: &KeyDigest) -> Result<&Account, Refusal> {
-        let account = match self.account.get() {
-            Some(account) => account,
-            None => {
-                let account = self.read_account(env)?;
-                self.account.get_or_init(|| account)
-            }
-        };
+        let account = self.configured(env)?;
         if key_is_valid(&account.config, key) { Ok(account) } else { Err(Refusal::InvalidKey) }
+    }
+
+    /// The tenant, for a call of its own generations, which have no key.
+    pub(super) fn configured(&self, env: &Env) -> Result<&Account, Refusal> {
+        if let Some(account) = self.account.get() {
+            return Ok(account);
+        }
+        let account = self.read_account(env)?;
+        Ok(self.account.get_or_init(|| account))
     }
 
     /// The bounds.

@@ -4,11 +4,12 @@
 use super::account::Account;
 use super::{Failure, Tenant};
 use crate::clock;
-use holdfast_core::ids::GenerationId;
+use holdfast_core::ids::{GenerationId, ReservationId};
 use holdfast_core::ledger::Posting;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::tenant::{
-    Admit, AdmitContext, Admitted, Hold, IdempotencyRow, PeriodState, SettleContext, admit, grant_up_to, settle,
+    Admit, AdmitContext, Admitted, Extend, ExtendContext, Hold, IdempotencyRow, PeriodState, SettleContext, admit,
+    extend, grant_up_to, settle,
 };
 use holdfast_core::time::UnixMillis;
 use holdfast_core::view::BalanceView;
@@ -36,14 +37,14 @@ impl Tenant {
         answer
     }
 
-    /// Refuses a call whose key is not this tenant's. Postings come from a generation, which has no key.
+    /// Refuses a call whose key is not this tenant's. Postings and extensions come from a generation, which has no key.
     fn check_key(&self, call: &TenantCall) -> Result<(), Failure> {
         let key = match call {
             TenantCall::Admit(admit) => &admit.key,
             TenantCall::Authenticate { key, .. }
             | TenantCall::FindByIdempotencyKey { key, .. }
             | TenantCall::Balance { key } => key,
-            TenantCall::Settle { .. } => return Ok(()),
+            TenantCall::Settle { .. } | TenantCall::Extend(_) => return Ok(()),
         };
         self.settings.account(&self.env, key).map(|_| ()).map_err(Failure::from)
     }
@@ -59,6 +60,7 @@ impl Tenant {
                 self.balance(account, now)
             }
             TenantCall::Settle { postings } => self.settle(&postings, now),
+            TenantCall::Extend(request) => self.extend(&request, now),
         }
     }
 
@@ -120,12 +122,12 @@ impl Tenant {
 
     fn balance(&self, account: &Account, now: UnixMillis) -> Answer {
         self.open_account(account, now)?;
-        let (open_count, open_sum) = self.store.open_totals()?;
+        let (slots, open_sum) = self.store.open_totals()?;
         let view = BalanceView::of(
             &self.store.tenant()?,
             &self.store.recomputed_balances()?,
             &self.store.open_holds(HOLDS_SHOWN)?,
-            open_count,
+            slots,
             open_sum,
         );
         Ok(TenantReply::Balance(Box::new(view)))
@@ -140,20 +142,13 @@ impl Tenant {
 
     fn settle_one(&self, posting: &Posting, now: UnixMillis) -> Result<(), Failure> {
         let limits = self.settings.limits(&self.env)?;
-        if !self.store.exists()? {
-            // Never admitted anything: nothing is written for such a name here either.
-            return Err(Refusal::NotFound.into());
-        }
-        let hold = match &posting.reservation {
-            Some(reservation) => self.store.hold(reservation)?,
-            None => None,
-        };
-        let period = match &hold {
-            Some(hold) => self.store.period(&hold.period)?.ok_or_else(|| Error::from("hold without a period"))?,
-            None => PeriodState::empty(String::new()),
-        };
+        let (hold, period) = self.hold_and_period(posting.reservation.as_ref())?;
         let idempotency = match hold.as_ref().and_then(|hold| hold.idempotency_scope.as_deref()) {
             Some(scope) => self.store.idempotency(scope)?,
+            None => None,
+        };
+        let referred = match &posting.refers_to {
+            Some(id) => self.store.posting(id)?,
             None => None,
         };
         let tenant = self.store.tenant()?;
@@ -165,10 +160,47 @@ impl Tenant {
             period: &period,
             idempotency: idempotency.as_ref(),
             same_id: same_id.as_ref(),
+            referred: referred.as_ref(),
         };
         match settle(&context, posting, now)? {
             Some(rows) => Ok(self.store.store_settlement(rows)?),
             None => Ok(()),
         }
+    }
+
+    /// A tenant that was removed from the settings extends nothing: what it holds is settled, and no more is held.
+    fn extend(&self, request: &Extend, now: UnixMillis) -> Answer {
+        let account = self.settings.configured(&self.env)?;
+        let (hold, period) = self.hold_and_period(Some(&request.identity.reservation))?;
+        let tenant = self.store.tenant()?;
+        let same_id = self.store.posting(&request.posting_id())?;
+        let context = ExtendContext {
+            config: &account.config,
+            tenant: &tenant,
+            hold: hold.as_ref(),
+            period: &period,
+            same_id: same_id.as_ref(),
+        };
+        if let Some(rows) = extend(&context, request, now)? {
+            self.store.store_settlement(rows)?;
+        }
+        Ok(TenantReply::Extended)
+    }
+
+    /// The hold of a reservation, and the period that it counts in.
+    fn hold_and_period(&self, reservation: Option<&ReservationId>) -> Result<(Option<Hold>, PeriodState), Failure> {
+        if !self.store.exists()? {
+            // Never admitted anything: nothing is written for such a name here either.
+            return Err(Refusal::NotFound.into());
+        }
+        let hold = match reservation {
+            Some(reservation) => self.store.hold(reservation)?,
+            None => None,
+        };
+        let period = match &hold {
+            Some(hold) => self.store.period(&hold.period)?.ok_or_else(|| Error::from("hold without a period"))?,
+            None => PeriodState::empty(String::new()),
+        };
+        Ok((hold, period))
     }
 }

@@ -4,7 +4,10 @@ use crate::sql;
 use holdfast_core::tenant::TenantState;
 use worker::{Error, Result, SqlStorage, Storage};
 
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[TENANT, LEDGER];
+
+/// Balances, holds, postings, audit chain, idempotency keys.
+const TENANT: &str = "
     CREATE TABLE schema (
         one INTEGER PRIMARY KEY CHECK (one = 1),
         version INTEGER NOT NULL
@@ -49,7 +52,72 @@ const MIGRATIONS: &[&str] = &["
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX idempotency_key ON idempotency (key);
     CREATE INDEX idempotency_expiry ON idempotency (expires_at) WHERE expires_at IS NOT NULL;
-"];
+";
+
+/// What each posting moved, what is billed, what was consumed; holds that are extended, reduced or without their slot.
+///
+/// Postings that were applied before get their entries here, from the audit chain, which has their order: until now they
+/// were of five kinds, and a resolution ended the hold as it was placed. Their invoice lines are not made up afterwards.
+///
+/// Postings and invoice lines of one reservation need no index: their ids begin with the reservation's.
+const LEDGER: &str = "
+    CREATE TABLE ledger_entry (
+        seq INTEGER PRIMARY KEY,
+        posting TEXT NOT NULL,
+        granted_micros INTEGER NOT NULL,
+        held_micros INTEGER NOT NULL,
+        spent_micros INTEGER NOT NULL,
+        json TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE invoice_line (
+        posting TEXT PRIMARY KEY,
+        reservation TEXT NOT NULL,
+        period TEXT NOT NULL,
+        amount_micros INTEGER NOT NULL,
+        json TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX invoice_line_period ON invoice_line (period);
+    CREATE TABLE usage_record (
+        id TEXT PRIMARY KEY,
+        reservation TEXT NOT NULL,
+        attempt TEXT NOT NULL,
+        observed_at INTEGER NOT NULL,
+        json TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX usage_record_reservation ON usage_record (reservation);
+
+    INSERT INTO ledger_entry (seq, posting, granted_micros, held_micros, spent_micros, json)
+    WITH moved AS (
+        SELECT audit.seq AS seq, posting.id AS posting, posting.kind AS kind, posting.reservation AS reservation,
+               json_extract(audit.json, '$.at') AS at,
+               CASE posting.kind WHEN 'grant' THEN posting.amount_micros ELSE 0 END AS granted,
+               CASE WHEN posting.kind = 'hold' THEN posting.amount_micros
+                    WHEN posting.kind IN ('settle', 'release') THEN -hold.hold_micros
+                    ELSE 0 END AS held,
+               CASE WHEN posting.kind IN ('settle', 'overage') THEN posting.amount_micros ELSE 0 END AS spent
+        FROM audit
+        JOIN posting ON posting.id = json_extract(audit.json, '$.posting_id')
+        LEFT JOIN hold ON hold.reservation = posting.reservation
+    )
+    SELECT seq, posting, granted, held, spent,
+           json_object('seq', seq, 'posting_id', posting, 'kind', kind, 'reservation', reservation,
+                       'granted', granted, 'held', held, 'spent', spent,
+                       'after', json_object('granted', SUM(granted) OVER so_far, 'held', SUM(held) OVER so_far,
+                                            'spent', SUM(spent) OVER so_far),
+                       'recorded_at', at)
+    FROM moved WINDOW so_far AS (ORDER BY seq);
+
+    ALTER TABLE hold ADD COLUMN slot INTEGER NOT NULL DEFAULT 0;
+    UPDATE hold SET
+        slot = state = 'open',
+        hold_micros = CASE state WHEN 'open' THEN hold_micros ELSE 0 END;
+    UPDATE hold SET json = json_set(json, '$.charged', bill.charged)
+    FROM (
+        SELECT reservation, SUM(amount_micros) AS charged FROM posting
+        WHERE kind IN ('settle', 'overage') GROUP BY reservation
+    ) AS bill
+    WHERE bill.reservation = hold.reservation;
+";
 
 /// Whether the tenant has tables.
 pub(super) fn exists(sql: &SqlStorage) -> Result<bool> {

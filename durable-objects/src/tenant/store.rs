@@ -3,7 +3,7 @@
 use super::schema;
 use crate::sql::{self, Row};
 use holdfast_core::ids::{GenerationId, ReservationId};
-use holdfast_core::ledger::{Balances, Posting};
+use holdfast_core::ledger::{Balances, InvoiceLine, LedgerEntry, Posting, UsageRecord};
 use holdfast_core::money::Micros;
 use holdfast_core::tenant::{
     AdmissionRows, Hold, HoldState, IdempotencyRow, KeyAfter, PeriodState, PostedRows, SettlementRows, TenantState,
@@ -89,22 +89,27 @@ impl Store {
         Ok(sql::as_int(row.as_ref().and_then(|row| row.first()))?.map(UnixMillis))
     }
 
-    /// How many holds are open, and their sum.
+    /// How many open holds have their slot, and what all open holds hold.
     pub(super) fn open_totals(&self) -> Result<(u64, Micros)> {
-        let query = "SELECT COUNT(*), SUM(hold_micros) FROM hold WHERE state = 'open'";
-        let row = sql::first(&self.sql, query, vec![])?.ok_or_else(|| missing("count of holds"))?;
+        let query = "SELECT SUM(slot), SUM(hold_micros) FROM hold WHERE state = 'open'";
+        let row = sql::first(&self.sql, query, vec![])?.ok_or_else(|| missing("sum of holds"))?;
         Ok((sql::as_int(row.first())?.unwrap_or_default(), amount(row.get(1))?))
     }
 
-    /// The balances over all postings: every row is read.
+    /// The balances over all postings: every row is read. Made from the postings alone, not from what their entries say
+    /// they moved. A resolution ends its hold whatever was held, so only the holds without one are summed.
     pub(super) fn recomputed_balances(&self) -> Result<Balances> {
         let query = "
             SELECT SUM(CASE WHEN kind = 'grant' THEN amount_micros END),
-                   SUM(CASE WHEN kind = 'hold' AND NOT EXISTS (
+                   SUM(CASE WHEN kind IN ('hold', 'hold_extended', 'hold_reduced') AND NOT EXISTS (
                        SELECT 1 FROM posting AS resolution
                        WHERE resolution.reservation = posting.reservation AND resolution.kind IN ('settle', 'release')
-                   ) THEN amount_micros END),
-                   SUM(CASE WHEN kind IN ('settle', 'overage') THEN amount_micros END)
+                   ) THEN CASE kind WHEN 'hold_reduced' THEN -amount_micros ELSE amount_micros END END),
+                   SUM(CASE WHEN kind IN ('settle', 'overage', 'late_settlement') THEN amount_micros
+                            WHEN kind IN ('correction', 'compensation') THEN
+                                CASE WHEN json_extract(json, '$.direction') IS 'refund'
+                                     THEN -amount_micros ELSE amount_micros END
+                       END)
             FROM posting";
         let row = sql::first(&self.sql, query, vec![])?.ok_or_else(|| missing("sum of postings"))?;
         Ok(Balances { granted: amount(row.first())?, held: amount(row.get(1))?, spent: amount(row.get(2))? })
@@ -152,10 +157,11 @@ impl Store {
         })
     }
 
-    /// Stores what a reservation's posting does.
+    /// Stores what a posting on a hold does.
     pub(super) fn store_settlement(&self, rows: SettlementRows) -> Result<()> {
         self.transaction(move |sql| {
             write_posted(sql, &rows.posted)?;
+            rows.invoice_line.iter().try_for_each(|line| insert_invoice_line(sql, line))?;
             update_hold(sql, &rows.hold)?;
             write_period(sql, &rows.period)?;
             match (&rows.idempotency, &rows.hold.idempotency_scope) {
@@ -193,9 +199,10 @@ const fn state_name(state: HoldState) -> &'static str {
     }
 }
 
-/// Posting, audit row and tenant. A posting id or an audit number that exists already fails the transaction.
+/// Posting with its usage records, entry, audit row and tenant. A posting id, a second resolution of a hold or an audit
+/// number that exists already fails the transaction.
 fn write_posted(sql: &SqlStorage, rows: &PostedRows) -> Result<()> {
-    let PostedRows { posting, audit, tenant } = rows;
+    let PostedRows { posting, entry, audit, tenant } = rows;
     let reservation = posting.reservation.as_ref().map(|reservation| reservation.as_str().to_owned());
     sql::run(
         sql,
@@ -208,27 +215,77 @@ fn write_posted(sql: &SqlStorage, rows: &PostedRows) -> Result<()> {
             sql::json(posting)?,
         ],
     )?;
+    insert_entry(sql, entry)?;
     sql::run(
         sql,
         "INSERT INTO audit (seq, json, hash) VALUES (?, ?, ?)",
         vec![sql::int(audit.seq)?, sql::json(audit)?, audit.hash.as_str().into()],
     )?;
     sql::run(sql, "UPDATE tenant SET json = ?", vec![sql::json(tenant)?])?;
+    posting.usage_records.iter().try_for_each(|record| insert_usage_record(sql, record))
+}
+
+fn insert_entry(sql: &SqlStorage, entry: &LedgerEntry) -> Result<()> {
+    sql::run(
+        sql,
+        "INSERT INTO ledger_entry (seq, posting, granted_micros, held_micros, spent_micros, json)
+         VALUES (?, ?, ?, ?, ?, ?)",
+        vec![
+            sql::int(entry.seq)?,
+            entry.posting_id.as_str().into(),
+            sql::signed_micros(entry.granted)?,
+            sql::signed_micros(entry.held)?,
+            sql::signed_micros(entry.spent)?,
+            sql::json(entry)?,
+        ],
+    )?;
+    Ok(())
+}
+
+/// An observation that was told before stands as it was told first.
+fn insert_usage_record(sql: &SqlStorage, record: &UsageRecord) -> Result<()> {
+    sql::run(
+        sql,
+        "INSERT OR IGNORE INTO usage_record (id, reservation, attempt, observed_at, json) VALUES (?, ?, ?, ?, ?)",
+        vec![
+            record.id.as_str().into(),
+            record.reservation.as_str().into(),
+            record.attempt.as_str().into(),
+            sql::time(record.observed_at)?,
+            sql::json(record)?,
+        ],
+    )?;
+    Ok(())
+}
+
+fn insert_invoice_line(sql: &SqlStorage, line: &InvoiceLine) -> Result<()> {
+    sql::run(
+        sql,
+        "INSERT INTO invoice_line (posting, reservation, period, amount_micros, json) VALUES (?, ?, ?, ?, ?)",
+        vec![
+            line.posting_id.as_str().into(),
+            line.reservation.as_str().into(),
+            line.period.as_str().into(),
+            sql::signed_micros(line.amount)?,
+            sql::json(line)?,
+        ],
+    )?;
     Ok(())
 }
 
 fn insert_hold(sql: &SqlStorage, hold: &Hold) -> Result<()> {
     sql::run(
         sql,
-        "INSERT INTO hold (reservation, generation, state, admitted_at, due_at, hold_micros, json)
-         VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO hold (reservation, generation, state, admitted_at, due_at, hold_micros, slot, json)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         vec![
             hold.identity.reservation.as_str().into(),
             hold.identity.generation.as_str().into(),
             state_name(hold.state).into(),
             sql::time(hold.admitted_at)?,
             sql::time(hold.due_at)?,
-            sql::micros(hold.terms.hold)?,
+            sql::micros(hold.held())?,
+            sql::int(u64::from(hold.has_slot()))?,
             sql::json(hold)?,
         ],
     )?;
@@ -238,10 +295,12 @@ fn insert_hold(sql: &SqlStorage, hold: &Hold) -> Result<()> {
 fn update_hold(sql: &SqlStorage, hold: &Hold) -> Result<()> {
     let written = sql::run(
         sql,
-        "UPDATE hold SET state = ?, due_at = ?, json = ? WHERE reservation = ?",
+        "UPDATE hold SET state = ?, due_at = ?, hold_micros = ?, slot = ?, json = ? WHERE reservation = ?",
         vec![
             state_name(hold.state).into(),
             sql::time(hold.due_at)?,
+            sql::micros(hold.held())?,
+            sql::int(u64::from(hold.has_slot()))?,
             sql::json(hold)?,
             hold.identity.reservation.as_str().into(),
         ],

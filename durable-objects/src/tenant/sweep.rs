@@ -7,6 +7,7 @@ use crate::clock;
 use crate::rpc::{self, Answer};
 use futures::future::{Either, join_all, select};
 use holdfast_core::ids::Identity;
+use holdfast_core::reservation::ResolvedBy;
 use holdfast_core::tenant::{Admitted, Hold, HoldState, due_after_start};
 use holdfast_core::time::UnixMillis;
 use holdfast_core::wire::{GenerationCall, GenerationReply};
@@ -56,7 +57,7 @@ impl Tenant {
     /// Whether the generation answered that the hold is, or will be, resolved by itself.
     async fn resolve(&self, hold: &Hold) -> bool {
         let name = Identity::object_name(&hold.identity.tenant, &hold.identity.generation);
-        let call = GenerationCall::Resolve { admitted: Box::new(Admitted::of(hold, false)) };
+        let call = GenerationCall::Resolve { admitted: Box::new(Admitted::of(hold, false)), by: ResolvedBy::Sweep };
         let asked = pin!(rpc::ask_generation_by_name(&self.env, &name, &call, &[]));
         let timeout = pin!(clock::sleep_ms(ANSWER_TIMEOUT_MS));
         match select(asked, timeout).await {

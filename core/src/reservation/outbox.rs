@@ -1,0 +1,121 @@
+//! Postings on their way to the tenant: at least once, until they are acknowledged or refused for good.
+
+use super::{Aggregate, Reply, Reservation, Tombstone, Transition};
+use crate::deadline::backoff_ms;
+use crate::ledger::{Posting, ReasonCode};
+use crate::time::UnixMillis;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// A posting that the tenant has not acknowledged yet. Its body is the outbox row.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Delivery {
+    /// Which posting.
+    pub posting_id: String,
+    /// Deliveries that failed.
+    pub attempts: u32,
+    /// When it is tried again.
+    pub next_at: UnixMillis,
+}
+
+/// A posting that the tenant refused for good. It is kept and shown to an operator; nothing unresolved is deleted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RefusedDelivery {
+    /// Which posting.
+    pub posting_id: String,
+    /// The refusal's stable name.
+    pub refusal: String,
+    /// When it was refused.
+    pub at: UnixMillis,
+}
+
+/// The first delivery of a posting: at once.
+pub(super) fn delivery(posting: &Posting, now: UnixMillis) -> Delivery {
+    Delivery { posting_id: posting.id.clone(), attempts: 0, next_at: now }
+}
+
+fn without(deliveries: &[Delivery], posting_id: &str) -> Vec<Delivery> {
+    deliveries.iter().filter(|delivery| delivery.posting_id != posting_id).cloned().collect()
+}
+
+fn postponed(deliveries: &[Delivery], posting_id: &str, now: UnixMillis) -> Vec<Delivery> {
+    let later = |delivery: &Delivery| {
+        if delivery.posting_id != posting_id {
+            return delivery.clone();
+        }
+        let next_at = now.plus(backoff_ms(delivery.attempts));
+        Delivery { attempts: delivery.attempts.saturating_add(1), next_at, ..delivery.clone() }
+    };
+    deliveries.iter().map(later).collect()
+}
+
+fn refused(posting_id: &str, refusal: &str, now: UnixMillis) -> RefusedDelivery {
+    RefusedDelivery { posting_id: posting_id.into(), refusal: refusal.into(), at: now }
+}
+
+impl Tombstone {
+    pub(super) fn acknowledge(&self, posting_id: &str) -> Transition {
+        self.delivering(without(&self.deliveries, posting_id))
+    }
+
+    pub(super) fn delivery_failed(&self, posting_id: &str, now: UnixMillis) -> Transition {
+        self.delivering(postponed(&self.deliveries, posting_id, now))
+    }
+
+    pub(super) fn delivery_refused(&self, posting_id: &str, refusal: &str, now: UnixMillis) -> Transition {
+        let mut next = self.clone();
+        next.deliveries = without(&self.deliveries, posting_id);
+        if next.deliveries == self.deliveries {
+            return Transition::unchanged(Reply::Done);
+        }
+        next.refused_deliveries.push(refused(posting_id, refusal, now));
+        Transition::to(Aggregate::Tombstone(Box::new(next)), Reply::Done).with_history(
+            now,
+            "delivery_refused",
+            refusal,
+            0,
+        )
+    }
+
+    fn delivering(&self, deliveries: Vec<Delivery>) -> Transition {
+        if deliveries == self.deliveries {
+            return Transition::unchanged(Reply::Done);
+        }
+        Transition::to(Aggregate::Tombstone(Box::new(Self { deliveries, ..self.clone() })), Reply::Done)
+    }
+}
+
+impl Reservation {
+    pub(super) fn acknowledge(&self, posting_id: &str, now: UnixMillis) -> Transition {
+        let deliveries = without(&self.deliveries, posting_id);
+        if deliveries == self.deliveries {
+            return Transition::unchanged(Reply::Done);
+        }
+        // What was refused for good has not arrived: it is never settled.
+        let acknowledged_at = (deliveries.is_empty() && self.refused_deliveries.is_empty()).then_some(now);
+        Self { deliveries, acknowledged_at, ..self.clone() }.changed(Reply::Done)
+    }
+
+    pub(super) fn delivery_failed(&self, posting_id: &str, now: UnixMillis) -> Transition {
+        let deliveries = postponed(&self.deliveries, posting_id, now);
+        if deliveries == self.deliveries {
+            // Acknowledged meanwhile: a late failure brings nothing back.
+            return Transition::unchanged(Reply::Done);
+        }
+        Self { deliveries, ..self.clone() }.changed(Reply::Done)
+    }
+
+    /// The ledger and this reservation disagree: the posting is put aside, and an operator is asked to look.
+    pub(super) fn delivery_refused(&self, posting_id: &str, refusal: &str, now: UnixMillis) -> Transition {
+        let mut next = self.clone();
+        next.deliveries = without(&self.deliveries, posting_id);
+        if next.deliveries == self.deliveries {
+            return Transition::unchanged(Reply::Done);
+        }
+        next.refused_deliveries.push(refused(posting_id, refusal, now));
+        next.ask_for_review(ReasonCode::PostingRefused, now);
+        next.changed(Reply::Done).with_history(now, "delivery_refused", refusal, self.attempt.epoch())
+    }
+}

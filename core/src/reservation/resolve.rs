@@ -1,0 +1,456 @@
+//! The driver is gone, or ended without an outcome: the control loop of seed 2 ("Operate Reconciliation as an Auditable
+//! Control Loop"). Evidence is collected, [`crate::reconcile::decide`] decides by explicit rules with a version, and the
+//! action is applied here under epoch and state, with its record.
+
+use super::attempt::Attempt;
+use super::command::{Effect, Reply, Transition};
+use super::conclude::{SourceEnd, UpstreamEnd, Verdict, verdict};
+use super::record::Basis;
+use super::{ConnectionState, Lifecycle, LogFacts, Reconciliation, Reservation, ResolvedAs, Settlement, UpstreamState};
+use crate::finding::{Finding, Source};
+use crate::ids::AttemptId;
+use crate::ledger::ReasonCode;
+use crate::meter::EndClass;
+use crate::money::Micros;
+use crate::policy::SlotOnExpiry;
+use crate::reconcile::{
+    Action, Circumstances, CompletionEvidence, Decision, DriverEvidence, Evidence, ExecutionEvidence, FinalizeBasis,
+    LeaseEvidence, LedgerEvidence, Outcome, OwnerEvidence, Phase, ReleaseBasis, UsageEvidence, decide,
+};
+use crate::refusal::Refusal;
+use crate::time::UnixMillis;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// When evidence that could not be collected is looked for again: an alarm that stays in the past would fire for ever.
+pub(super) const EVIDENCE_RETRY_MS: u64 = 1_000;
+
+/// When a lookup that was not answered counts as failed.
+pub(super) const LOOK_UP_PATIENCE_MS: u64 = 15_000;
+
+impl Reservation {
+    /// The lease is over and no driver lives: a new epoch fences the old one, and the search for the outcome begins.
+    pub(super) fn take_over(&self, now: UnixMillis) -> Transition {
+        let mut next = self.clone();
+        next.connection.state = ConnectionState::Disconnected;
+        next.connection.disconnected_at = self.connection.disconnected_at.or(Some(now));
+        if next.lifecycle == Lifecycle::Active {
+            next.lifecycle = Lifecycle::Detached;
+        }
+        next.search(now, "wake", "lease_expired")
+    }
+
+    /// The driver ended and says nothing of the outcome, which outlives its socket. Readers keep waiting.
+    pub(super) fn interrupted(&self, end: &UpstreamEnd, now: UnixMillis) -> Transition {
+        let mut next = self.clone();
+        next.learn(end, now);
+        next.search(now, "end", "outcome_open")
+    }
+
+    /// Begins the search under a new epoch: whoever wrote before is fenced from here on. What was never submitted is
+    /// known to be unsent; it needs no time of observation.
+    fn search(mut self, now: UnixMillis, command: &str, outcome: &str) -> Transition {
+        let submitted = self.attempt.submitted_at.is_some();
+        if submitted {
+            self.attempt.upstream = UpstreamState::Unknown;
+        }
+        self.attempt.lease = self.attempt.lease.taken_over(now);
+        let observation_ms = if submitted { self.terms.observation_ms } else { 0 };
+        let due = observation_ms == 0 || self.attempt.reported.is_some();
+        let looks_up = self.terms.capabilities.practice().looks_up() && self.attempt.operation_id.is_some();
+        // The first look is at what is stored: at once where nothing is to be waited for.
+        let at_once = due || looks_up;
+        self.reconciliation = Some(Reconciliation {
+            since: now,
+            deadline: now.plus(observation_ms),
+            next_at: now.plus(if at_once { EVIDENCE_RETRY_MS } else { observation_ms }),
+            look_up: false,
+            lookups: 0,
+            retry_after_ms: None,
+            extending: false,
+            extension_refused: false,
+        });
+        let epoch = self.attempt.epoch();
+        let request = self.request_cancel(now);
+        let mut transition = self.changed(Reply::Done).with_history(now, command, outcome, epoch);
+        transition.effects.extend(request);
+        if at_once { transition.with_effect(Effect::CollectEvidence { epoch }) } else { transition }
+    }
+
+    /// Something of the search is due: the provider is asked, the tenant is asked again, or the evidence is collected.
+    /// Should that fail, it is due again a little later.
+    pub(super) fn wake_search(&self, search: Reconciliation, now: UnixMillis) -> Transition {
+        if search.next_at > now {
+            return Transition::unchanged(Reply::Done);
+        }
+        let mut next = self.clone();
+        let epoch = self.attempt.epoch();
+        let operation_id = self.attempt.operation_id.clone().filter(|_| search.look_up);
+        let pause_ms = if operation_id.is_some() { LOOK_UP_PATIENCE_MS } else { EVIDENCE_RETRY_MS };
+        next.reconciliation = Some(Reconciliation {
+            look_up: false,
+            lookups: search.lookups.saturating_add(u32::from(search.look_up)),
+            // The provider's wish was for the time of this lookup. Evidence that is read twice takes it from nobody.
+            retry_after_ms: search.retry_after_ms.filter(|_| !search.look_up),
+            next_at: now.plus(pause_ms),
+            ..search
+        });
+        let request = next.request_cancel(now);
+        let mut transition = next.changed(Reply::Done);
+        transition.effects.extend(request);
+        transition.with_effect(match operation_id {
+            Some(operation_id) => Effect::LookUp { epoch, operation_id },
+            None if search.extending => self.extension(),
+            None => Effect::CollectEvidence { epoch },
+        })
+    }
+
+    /// After an expiry that goes on watching: the provider is asked until the watch ends.
+    pub(super) fn wake_watch(&self, watch: Reconciliation, now: UnixMillis) -> Transition {
+        if watch.next_at > now {
+            return Transition::unchanged(Reply::Done);
+        }
+        let mut next = self.clone();
+        let over = watch.deadline <= now;
+        let lookups = watch.lookups.saturating_add(1);
+        let wait_ms = crate::reconcile::backoff_ms(lookups, watch.retry_after_ms, self.jitter());
+        let next_at = now.plus(wait_ms).min(watch.deadline.max(now.plus(1)));
+        next.reconciliation = (!over).then_some(Reconciliation { lookups, next_at, ..watch });
+        let epoch = self.attempt.epoch();
+        let transition = next.changed(Reply::Done);
+        match self.attempt.operation_id.clone() {
+            Some(operation_id) if !over && self.terms.capabilities.practice().looks_up() => {
+                transition.with_effect(Effect::LookUp { epoch, operation_id })
+            }
+            _ => transition,
+        }
+    }
+
+    /// A lookup got no answer: the next one is decided on, with the provider's own wish for its time.
+    pub(super) fn look_up_failed(
+        &self,
+        epoch: u32,
+        retry_after_ms: Option<u64>,
+        now: UnixMillis,
+    ) -> Result<Transition, Refusal> {
+        self.attempt.lease.allow(epoch)?;
+        let Some(search) = self.reconciliation else {
+            return Ok(Transition::unchanged(Reply::Done));
+        };
+        let mut next = self.clone();
+        next.reconciliation = Some(Reconciliation { retry_after_ms, ..search });
+        let effect = next.look_again(now);
+        let mut transition = next.changed(Reply::Done);
+        transition.effects.extend(effect);
+        Ok(transition)
+    }
+
+    /// The evidence is collected: decide, and act.
+    pub(super) fn reconcile(
+        &self,
+        epoch: u32,
+        end: &UpstreamEnd,
+        log: &LogFacts,
+        now: UnixMillis,
+    ) -> Result<Transition, Refusal> {
+        self.guard(epoch)?;
+        let Some(search) = self.reconciliation else {
+            return Err(Refusal::WrongState { state: self.attempt.upstream.as_str().into() });
+        };
+        if search.extending {
+            return Ok(Transition::unchanged(Reply::Done));
+        }
+        let mut known = self.clone();
+        known.learn(end, now);
+        let evidence = known.evidence(end, log, now);
+        let decision = decide(&evidence, &known.circumstances(&search, now));
+        known.act(&decision, end, log, now)
+    }
+
+    fn act(
+        &self,
+        decision: &Decision,
+        end: &UpstreamEnd,
+        log: &LogFacts,
+        now: UnixMillis,
+    ) -> Result<Transition, Refusal> {
+        use Lifecycle::Expired;
+        let (reason, open) = (decision.reason, self.open_upstream());
+        let resolved = match decision.action {
+            Action::Release { basis: ReleaseBasis::Unexecuted } => (self.lost_verdict(), ResolvedAs::Observed),
+            Action::Release { basis: ReleaseBasis::Expiry { .. } } => {
+                (verdict(Expired, open, reason, false), ResolvedAs::Expiry)
+            }
+            Action::Finalize { basis: FinalizeBasis::Evidence } => {
+                return self.finalize_by_evidence(decision, end, log, now);
+            }
+            Action::Finalize { basis: FinalizeBasis::Estimate } if reason == ReasonCode::DriverLost => {
+                (self.lost_verdict(), ResolvedAs::Observed)
+            }
+            Action::Finalize { basis: FinalizeBasis::Estimate } => {
+                (verdict(Expired, open, reason, self.was_submitted()), ResolvedAs::Expiry)
+            }
+            Action::Retry => return Ok(self.plan_retry(end, now)),
+            Action::Defer { until, look_up } => return Ok(self.defer(until, look_up, now)),
+            Action::Quarantine { reduce } => {
+                let disputed = reason == ReasonCode::EvidenceConflict;
+                return self.keep(decision, end, Kept { reduce, disputed }, log, now);
+            }
+            Action::Escalate => return self.keep(decision, end, Kept { reduce: false, disputed: true }, log, now),
+        };
+        let (verdict, by) = resolved;
+        let transition = self.resolve_as(verdict, by, Basis::Rule(decision), end, log, now)?;
+        let watch = matches!(decision.action, Action::Release { basis: ReleaseBasis::Expiry { watch: true } });
+        Ok(if watch { transition.map_live(|live| live.watch(now)) } else { transition })
+    }
+
+    /// A completion in the log or by somebody's word. The money follows as from a driver's own end.
+    fn finalize_by_evidence(
+        &self,
+        decision: &Decision,
+        end: &UpstreamEnd,
+        log: &LogFacts,
+        now: UnixMillis,
+    ) -> Result<Transition, Refusal> {
+        let conclusion = self.conclude(end, now)?;
+        let before = self;
+        let transition = self.concluded(end, conclusion, ResolvedAs::Observed, log, now, "reconcile");
+        Ok(before.with_record(transition, Basis::Rule(decision), log, now))
+    }
+
+    /// Ends the hold by a verdict that no end made, with its record.
+    pub(super) fn resolve_as(
+        &self,
+        verdict: Verdict,
+        by: ResolvedAs,
+        basis: Basis<'_>,
+        end: &UpstreamEnd,
+        log: &LogFacts,
+        now: UnixMillis,
+    ) -> Result<Transition, Refusal> {
+        let conclusion = self.conclude_as(verdict, end, now)?;
+        let transition = self.concluded(end, conclusion, by, log, now, "reconcile");
+        Ok(self.with_record(transition, basis, log, now))
+    }
+
+    fn watch(&mut self, now: UnixMillis) {
+        if self.terms.watch_ms == 0 {
+            return;
+        }
+        self.reconciliation = Some(Reconciliation {
+            since: now,
+            deadline: now.plus(self.terms.watch_ms),
+            next_at: now.plus(crate::reconcile::backoff_ms(0, None, self.jitter()).min(self.terms.watch_ms)),
+            look_up: false,
+            lookups: 0,
+            retry_after_ms: None,
+            extending: false,
+            extension_refused: false,
+        });
+    }
+
+    fn defer(&self, until: UnixMillis, look_up: bool, now: UnixMillis) -> Transition {
+        let mut next = self.clone();
+        let later = until.max(now.plus(1));
+        if let Some(search) = &mut next.reconciliation {
+            let same = search.next_at == later && search.look_up == look_up;
+            search.next_at = later;
+            search.look_up = look_up;
+            if same {
+                return Transition::unchanged(Reply::Done);
+            }
+        }
+        next.changed(Reply::Done)
+    }
+
+    /// The hold is kept beyond its deadline: in part where the route says so, its slot as the route says.
+    pub(super) fn keep(
+        &self,
+        decision: &Decision,
+        end: &UpstreamEnd,
+        kept: Kept,
+        log: &LogFacts,
+        now: UnixMillis,
+    ) -> Result<Transition, Refusal> {
+        let reason = decision.reason;
+        let mut conclusion = self.conclude_as(
+            verdict(Lifecycle::Expired, self.open_upstream(), reason, self.was_submitted()),
+            end,
+            now,
+        )?;
+        let most = conclusion.cost;
+        conclusion.settlement = if kept.disputed { Settlement::Disputed } else { Settlement::Expired };
+        conclusion.postings = Vec::new();
+        conclusion.usage = None;
+        let reduction = if kept.reduce { self.hold().saturating_minus(most) } else { Micros::ZERO };
+        let frees_slot = !kept.disputed && self.terms.slot_on_expiry == SlotOnExpiry::Release;
+        conclusion.postings.extend(self.reducing_posting(reduction, frees_slot, reason, now));
+        let transition = self.concluded(end, conclusion, ResolvedAs::Expiry, log, now, "reconcile");
+        let transition = transition.map_live(|live| {
+            live.cost = None;
+            live.reduced = live.reduced.plus(reduction).unwrap_or(live.reduced);
+            live.ask_for_review(reason, now);
+        });
+        Ok(self.with_record(transition, Basis::Rule(decision), log, now))
+    }
+
+    /// A further attempt is decided. It starts once the tenant has extended the hold, under an id of its own.
+    pub(super) fn plan_retry(&self, end: &UpstreamEnd, now: UnixMillis) -> Transition {
+        let mut next = self.clone();
+        // What the attempt that ends here may have used is part of the settlement. What was never sent used nothing.
+        next.attempt.accounted = self.was_submitted().then(|| self.accounted(end));
+        if let Some(search) = &mut next.reconciliation {
+            search.extending = true;
+            search.next_at = now.plus(EVIDENCE_RETRY_MS);
+        }
+        let extension = self.extension();
+        let epoch = self.attempt.epoch();
+        next.changed(Reply::Done).with_history(now, "reconcile", "retry", epoch).with_effect(extension)
+    }
+
+    /// Asks for the worst case of one more attempt. The posting's id names the epoch: asked twice, it is extended once.
+    fn extension(&self) -> Effect {
+        Effect::ExtendHold { epoch: self.attempt.epoch().saturating_add(1), amount: self.terms.hold }
+    }
+
+    pub(super) fn hold_extended(&self, epoch: u32, id: &AttemptId, now: UnixMillis) -> Result<Transition, Refusal> {
+        if self.attempt.first_epoch == epoch && self.attempt.id == *id {
+            return Ok(Transition::unchanged(Reply::AlreadyStarted));
+        }
+        let waits = self.reconciliation.is_some_and(|search| search.extending) && !self.lifecycle.is_terminal();
+        if !waits || epoch != self.attempt.epoch().saturating_add(1) {
+            return Err(Refusal::StaleEpoch { current: self.attempt.epoch() });
+        }
+        let mut next = self.clone();
+        next.extended = self.extended.plus(self.terms.hold)?;
+        // Meanwhile somebody wanted it stopped, or said what it came to: there is nothing to repeat (invariant 12).
+        if self.attempt.abort.is_some() || self.attempt.reported.is_some() || self.attempt.conflict {
+            next.reconciliation = self.reconciliation.map(|search| Reconciliation {
+                extending: false,
+                extension_refused: true,
+                ..search
+            });
+            let effect = next.look_again(now);
+            let mut transition =
+                next.changed(Reply::Done).with_history(now, "hold_extended", "not_needed", self.attempt.epoch());
+            transition.effects.extend(effect);
+            return Ok(transition);
+        }
+        let ended = core::mem::replace(&mut next.attempt, Attempt::prepared(id.clone(), epoch, &self.terms, now));
+        next.past_attempts.push(ended);
+        next.reconciliation = None;
+        next.head = None;
+        if next.cancellation.is_none() && next.lifecycle != Lifecycle::CancellationRequested {
+            let gone = next.connection.state == ConnectionState::Disconnected;
+            next.lifecycle = if gone { Lifecycle::Detached } else { Lifecycle::Active };
+        }
+        Ok(next.changed(Reply::Started { epoch }).with_history(now, "hold_extended", "attempt_started", epoch))
+    }
+
+    pub(super) fn extension_refused(&self, epoch: u32, now: UnixMillis) -> Result<Transition, Refusal> {
+        if epoch != self.attempt.epoch().saturating_add(1) {
+            return Err(Refusal::StaleEpoch { current: self.attempt.epoch() });
+        }
+        let Some(search) = self.reconciliation.filter(|search| search.extending) else {
+            return Ok(Transition::unchanged(Reply::Done));
+        };
+        let mut next = self.clone();
+        next.reconciliation = Some(Reconciliation { extending: false, extension_refused: true, ..search });
+        let effect = next.look_again(now);
+        let mut transition =
+            next.changed(Reply::Done).with_history(now, "extension_refused", "refused", self.attempt.epoch());
+        transition.effects.extend(effect);
+        Ok(transition)
+    }
+
+    /// What is known, by kind of source (seed 2).
+    pub(super) fn evidence(&self, end: &UpstreamEnd, log: &LogFacts, now: UnixMillis) -> Evidence {
+        let Attempt { reported, running_at, submitted_at, responded_at, conflict, lease, .. } = &self.attempt;
+        let observe = |source, phase| Finding::of(ExecutionEvidence { phase, source });
+        let execution = match (reported, running_at) {
+            (Some(said), _) => observe(said.source, Phase::Ended),
+            (None, Some(_)) => observe(Source::Lookup, Phase::Processing),
+            _ if responded_at.is_some() => observe(Source::Stream, Phase::Processing),
+            _ if submitted_at.is_some() => observe(Source::OwnCount, Phase::Submitted),
+            _ => observe(Source::OwnCount, Phase::Prepared),
+        };
+        let streamed = match end.source {
+            SourceEnd::Body(EndClass::Complete) => Some(Outcome::Completed),
+            SourceEnd::Body(EndClass::InBandError) => Some(Outcome::Failed),
+            _ => None,
+        };
+        let completion = reported
+            .map(|said| CompletionEvidence { outcome: said.outcome, source: said.source })
+            .or(streamed.map(|outcome| CompletionEvidence { outcome, source: Source::Stream }));
+        let accounted = self.accounted(end);
+        let counted = accounted.metered.is_exact() || (submitted_at.is_some() && end.content_bytes > 0);
+        let usage = counted.then_some(UsageEvidence {
+            metered: accounted.metered,
+            source: accounted.source,
+            of_this_attempt: true,
+        });
+        Evidence {
+            lease: LeaseEvidence { expires_at: self.lease_expires_at(log), expired: true },
+            owner: OwnerEvidence {
+                epoch: lease.epoch,
+                last_sign_at: log.last_append_at.map_or(lease.renewed_at, |at| at.max(lease.renewed_at)),
+                driver: DriverEvidence::Fenced,
+                newer_attempt_owns: false,
+            },
+            execution,
+            usage: usage.map_or_else(|| self.not_observed(now), Finding::of),
+            completion: completion.map_or_else(|| self.not_observed(now), Finding::of),
+            ledger: LedgerEvidence::NothingPosted,
+            conflict: *conflict,
+        }
+    }
+
+    /// Looked for and not found; no proof that it never was.
+    pub(super) fn not_observed<T>(&self, now: UnixMillis) -> Finding<T> {
+        Finding::SearchedNotObserved { stores: self.stores_searched(), from: self.created_at, until: now }
+    }
+
+    /// Where evidence was looked for.
+    pub(super) fn stores_searched(&self) -> Vec<String> {
+        let mut stores = vec![String::from("chunk_log"), String::from("signals")];
+        if self.reconciliation.is_some_and(|search| search.lookups > 0) {
+            stores.push("provider_lookup".into());
+        }
+        stores
+    }
+
+    fn circumstances(&self, search: &Reconciliation, now: UnixMillis) -> Circumstances {
+        Circumstances {
+            capabilities: self.terms.capabilities,
+            on_expiry: self.terms.on_expiry,
+            on_interruption: self.terms.on_interruption,
+            hold: self.hold(),
+            escalate_above: self.terms.escalate_above,
+            deadline: search.deadline,
+            lookups: search.lookups,
+            attempts: u32::try_from(self.past_attempts.len()).unwrap_or(u32::MAX).saturating_add(1),
+            retry_refused: search.extension_refused || self.attempt.abort.is_some(),
+            retry_after_ms: search.retry_after_ms,
+            jitter: self.jitter(),
+            now,
+        }
+    }
+
+    /// A number that differs between reservations and lookups: the spread of the backoff.
+    pub(super) fn jitter(&self) -> u64 {
+        let lookups = self.reconciliation.map_or(0, |search| u64::from(search.lookups));
+        self.identity.reservation.as_str().bytes().fold(lookups.wrapping_add(0xcbf2_9ce4_8422_2325), |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+}
+
+/// How a hold is kept beyond its deadline.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    /// Only what the work can have cost is kept.
+    pub(super) reduce: bool,
+    /// For an operator.
+    pub(super) disputed: bool,
+}

@@ -1,0 +1,53 @@
+//! The invariants of the crate's documentation and their tests: whoever is named there exists and runs.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+fn sources(folder: &Path, into: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            into.push(fs::read_to_string(path).unwrap());
+        }
+    }
+}
+
+/// The names of all tests: functions behind `#[test]`, also those inside of `proptest!`.
+fn tests() -> BTreeSet<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    sources(&root.join("tests"), &mut files);
+    sources(&root.join("src"), &mut files);
+    let mut names = BTreeSet::new();
+    for file in &files {
+        for (at, _) in file.match_indices("#[test]") {
+            let name = file[at..].split_once("fn ").unwrap().1.split_once('(').unwrap().0;
+            names.insert(name.to_owned());
+        }
+    }
+    names
+}
+
+#[test]
+fn each_invariant_names_tests_that_exist() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")).unwrap();
+    let lines: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("//!")).map(str::trim).collect();
+    let (tests, mut invariant) = (tests(), 0);
+    let mut named = vec![0; 13];
+    for line in lines {
+        if line.starts_with(&format!("{}. ", invariant + 1)) {
+            invariant += 1;
+        }
+        let Some(list) = line.strip_prefix("Tests: ") else { continue };
+        for name in list.split('`').skip(1).step_by(2) {
+            assert!(tests.contains(name), "invariant {invariant}: there is no test `{name}`");
+            named[invariant] += 1;
+        }
+    }
+    assert_eq!(invariant, 12);
+    assert!(named[1..].iter().all(|tests| *tests > 0), "an invariant without a test: {named:?}");
+}
