@@ -7,6 +7,7 @@ use crate::finding::Source;
 use crate::ledger::{Posting, ReasonCode};
 use crate::meter::EndClass;
 use crate::money::{Micros, MoneyError};
+use crate::policy::Owner;
 use crate::reconcile::Outcome;
 use crate::sse::BLANK_LINE;
 use crate::time::UnixMillis;
@@ -310,7 +311,10 @@ impl Reservation {
         // price say nothing about it. Nor can what goes on at the provider after its socket is gone.
         let visible = self.terms.streaming && terminal_usage(end).is_none();
         let may_go_on = self.terms.capabilities.outlives_socket() && !matches!(end.source, SourceEnd::Body(_));
-        let seen = if visible && !may_go_on {
+        // A driver at the edge reads on while its appends are on their way or nobody takes them: what it saw last is no
+        // bound of what it saw.
+        let saw_more = end.source == SourceEnd::Lost && self.attempt.lease.owner == Owner::Edge;
+        let seen = if visible && !may_go_on && !saw_more {
             let reported = end.usage.map_or(0, |usage| usage.output_tokens);
             end.content_bytes.max(reported).saturating_add(IN_FLIGHT_TOKENS).saturating_add(end.unseen_bytes_max)
         } else {

@@ -6,7 +6,8 @@ impl Reservation {
     /// Whether the log can serve a reader from `offset`; otherwise the offset at which it may start again.
     ///
     /// After a lost driver, what a client saw behind the provider's stored bytes is in no log, and other bytes (the error
-    /// of the end) stand there: such a reader starts again where the provider's bytes end (invariant 9).
+    /// of the end) stand there: such a reader starts again where the provider's bytes end (invariant 9). So does one that
+    /// had read all of it: whether its last bytes were those of the error or others that were lost, no offset tells.
     #[must_use]
     pub fn cursor_beyond(&self, offset: u64, log_length: u64) -> Option<u64> {
         beyond(self.lost_from, offset, log_length)
@@ -15,7 +16,7 @@ impl Reservation {
 
 fn beyond(lost_from: Option<u64>, offset: u64, log_length: u64) -> Option<u64> {
     match lost_from {
-        Some(lost_from) if offset > lost_from && offset != log_length => Some(lost_from),
+        Some(lost_from) if offset > lost_from => Some(lost_from),
         _ => (offset > log_length).then_some(log_length),
     }
 }
@@ -34,7 +35,7 @@ mod tests {
             (Some(60), 60, 100, None),
             (Some(60), 61, 100, Some(60)),
             (Some(60), 99, 100, Some(60)),
-            (Some(60), 100, 100, None),
+            (Some(60), 100, 100, Some(60)),
             (Some(60), 101, 100, Some(60)),
             (Some(0), 1, 161, Some(0)),
         ] {

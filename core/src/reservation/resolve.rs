@@ -200,9 +200,13 @@ impl Reservation {
             Action::Escalate => return self.keep(decision, end, Kept { reduce: false, disputed: true }, log, now),
         };
         let (verdict, by) = resolved;
-        let transition = self.resolve_as(verdict, by, Basis::Rule(decision), end, log, now)?;
-        let watch = matches!(decision.action, Action::Release { basis: ReleaseBasis::Expiry { watch: true } });
-        Ok(if watch { transition.map_live(|live| live.watch(now)) } else { transition })
+        if !matches!(decision.action, Action::Release { basis: ReleaseBasis::Expiry { watch: true } }) {
+            return self.resolve_as(verdict, by, Basis::Rule(decision), end, log, now);
+        }
+        // The watch is one of the effects that the record names.
+        let conclusion = self.conclude_as(verdict, end, now)?;
+        let transition = self.concluded(end, conclusion, by, log, now, "reconcile");
+        Ok(self.with_record(transition.map_live(|live| live.watch(now)), Basis::Rule(decision), log, now))
     }
 
     /// A completion in the log or by somebody's word. The money follows as from a driver's own end.

@@ -4,7 +4,7 @@ use super::world::*;
 use holdfast_core::ledger::{Posting, PostingKind, ReasonCode};
 use holdfast_core::meter::EndClass;
 use holdfast_core::money::Micros;
-use holdfast_core::policy::Terms;
+use holdfast_core::policy::{Owner, Terms};
 use holdfast_core::pricing::ModelPrice;
 use holdfast_core::reservation::{Conclusion, IN_FLIGHT_TOKENS, SourceEnd, UpstreamEnd};
 use holdfast_core::usage::Metered;
@@ -160,5 +160,16 @@ fn a_release_returns_the_whole_hold() {
     for source in [SourceEnd::Lost, SourceEnd::Aborted] {
         let conclusion = World::prepared(&terms()).live().conclude(&ended(source), START).unwrap();
         assert_eq!(amounts(&conclusion.postings), [(PostingKind::Release, HOLD)], "never submitted: {source:?}");
+    }
+}
+
+/// A driver at the edge reads on while its appends are on their way, or while nobody takes them: what the log has is no
+/// bound of what the provider has produced. One in the object loses a batch at most.
+#[test]
+fn a_lost_driver_at_the_edge_costs_the_whole_bound() {
+    for (owner, charged) in [(Owner::Object, 100 + 2 * (300 + IN_FLIGHT_TOKENS)), (Owner::Edge, HOLD)] {
+        let end = UpstreamEnd { content_bytes: 300, ..ended(SourceEnd::Lost) };
+        let conclusion = conclude(&Terms { owner, ..terms() }, &end);
+        assert_eq!(amounts(&conclusion.postings), [(PostingKind::Settle, charged)], "{owner:?}");
     }
 }

@@ -368,6 +368,14 @@ fn the_search_keeps_the_providers_wish() {
     assert!((90_000..112_500).contains(&wait), "{wait}");
     assert_eq!(world.say(&reconcile(2, seen())), "done=", "again");
     assert_eq!(world.live().reconciliation, Some(wished));
+    // It was for one lookup. One that nobody answers is no wish.
+    world.now = wished.next_at;
+    assert_eq!(world.say(&wake(false)), "done+look_up");
+    world.now = world.next_wake().unwrap();
+    assert_eq!(world.say(&wake(false)), "done+evidence");
+    world.take(&reconcile(2, seen())).unwrap();
+    let wait = world.live().reconciliation.unwrap().next_at.since(world.now);
+    assert!((4_000..5_000).contains(&wait), "the backoff of the third lookup: {wait}");
 }
 
 /// A search that cannot ask waits for its deadline; one that can asks again and again, and a lookup that nobody answers
@@ -398,5 +406,18 @@ fn the_search_goes_on_to_its_deadline() {
         assert_eq!(world.states(), ("expired", "unknown", "expired"), "{capabilities:?}");
         assert!(world.now >= deadline && world.now <= deadline.plus(16_000), "{}", world.now);
         assert_eq!(asked > 0, asks, "{capabilities:?}");
+    }
+}
+
+/// The record of a release names each effect (seed 3, "Release effects"): a watch that goes on is one of them.
+#[test]
+fn the_record_names_the_watch() {
+    for (watch_ms, watched) in [(WATCH_MS, true), (0, false)] {
+        let terms = Terms { on_expiry: Some(OnExpiry::ExpireAndWatch), watch_ms, ..with(STATUS) };
+        let mut world = World::searching(&terms);
+        let transition = world.take(&reconcile(2, seen())).unwrap();
+        let [record] = transition.evidence.as_slice() else { panic!("one record: {:?}", transition.evidence) };
+        let stored = String::from_utf8(record.to_stored()).unwrap();
+        assert_eq!(stored.contains("watch_scheduled"), watched, "{stored}");
     }
 }

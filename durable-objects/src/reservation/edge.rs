@@ -70,7 +70,7 @@ impl Generation {
         heard.response.into_iter().for_each(|response| self.responded(response));
         self.log.borrow_mut().deliver(new);
         self.progress.notify();
-        self.readers.borrow_mut().edge_progress(client.furthest_offset);
+        self.edge_progress(client);
         self.store_response(epoch)?;
         let mut verdict = self.apply(&command)?;
         if !client.attached && self.edge_client_left() {
@@ -94,7 +94,8 @@ impl Generation {
             self.read_to_end(own_end).map_err(|error| storage_failed(&error))?
         } else {
             let new = self.new_bytes(offset, last_bytes)?.to_vec();
-            self.allow(&Command::Append { epoch, bytes: 0 })?;
+            // Refused as the end that it is: what a fenced driver saw of the outcome is evidence.
+            self.allow(&Command::End { epoch, end: Box::new(end.clone()) })?;
             response.into_iter().for_each(|response| self.responded(response));
             self.end(epoch, end, new)?
         };

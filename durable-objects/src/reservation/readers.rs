@@ -1,6 +1,7 @@
 //! Readers: each is a cursor over the log. The driver never waits for one; a reader that takes nothing for too long is
 //! dropped and can come back. The moment when the last one is gone is the disconnect.
 
+use super::edge::EdgeClient;
 use super::generation::{Generation, storage_failed};
 use crate::clock::{self, sleep_ms};
 use crate::notify::Notify;
@@ -9,7 +10,7 @@ use futures::future::{Either, select};
 use futures::pin_mut;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::relay::{Relay, is_event_boundary};
-use holdfast_core::reservation::{Aggregate, Command, ResponseHead};
+use holdfast_core::reservation::{Aggregate, Command, ConnectionState, ResponseHead};
 use holdfast_core::time::UnixMillis;
 use holdfast_core::wire::{GenerationReply, StreamForm};
 use std::cell::Cell;
@@ -66,10 +67,6 @@ impl Readers {
 
     pub(super) fn furthest_offset(&self) -> u64 {
         self.furthest_offset
-    }
-
-    pub(super) fn edge_progress(&mut self, offset: u64) {
-        self.furthest_offset = self.furthest_offset.max(offset);
     }
 }
 
@@ -354,13 +351,30 @@ impl Generation {
         self.readers_changed();
     }
 
-    /// The edge's client left; false when that was known.
+    /// What the edge's client was given. A restarted object learns by it that there is one.
+    pub(super) fn edge_progress(self: &Rc<Self>, client: EdgeClient) {
+        let unknown = {
+            let mut readers = self.readers.borrow_mut();
+            readers.furthest_offset = readers.furthest_offset.max(client.furthest_offset);
+            client.attached && !readers.edge_client
+        };
+        if unknown {
+            self.edge_client_attached();
+        }
+    }
+
+    /// The edge's client left; false when that is stored already. Memory does not decide: it may be that of a restarted
+    /// object.
     pub(super) fn edge_client_left(self: &Rc<Self>) -> bool {
-        let was_there = std::mem::take(&mut self.readers.borrow_mut().edge_client);
-        if was_there {
+        self.readers.borrow_mut().edge_client = false;
+        let known = self.with_aggregate(|aggregate| {
+            aggregate.live().is_none_or(|live| live.connection.state == ConnectionState::Disconnected)
+        });
+        let left = !known && self.readers.borrow().attached() == 0;
+        if left {
             self.readers_changed();
         }
-        was_there
+        left
     }
 
     fn readers_changed(self: &Rc<Self>) {

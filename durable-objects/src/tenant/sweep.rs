@@ -25,6 +25,7 @@ impl Tenant {
     /// One bounded run. The next alarm stands before any work is done.
     pub(super) async fn sweep(&self) -> Result<()> {
         let now = clock::now();
+        self.wake.rang();
         self.wake.at(now.plus(RETRY_MS), now).await?;
         let done = self.ask_after_overdue(now).await;
         match self.store.earliest_due()? {

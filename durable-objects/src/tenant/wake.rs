@@ -61,6 +61,11 @@ impl Wake {
         self.stored(self.storage.set_alarm(Duration::from_millis(at.since(now))).await)
     }
 
+    /// It has rung: nothing is armed any more, whatever memory says.
+    pub(super) fn rang(&self) {
+        self.armed.set(Armed::Never);
+    }
+
     /// Nothing is due.
     pub(super) async fn never(&self) -> Result<()> {
         self.armed.set(Armed::Never);
