@@ -33,6 +33,8 @@ bugs! {
     OverwriteTerminal => p::TERMINAL,
     /// The alarm releases the hold as soon as the lease is over.
     ReleaseOnExpiry => p::LIVE,
+    /// The route's release at the deadline comes without a fence, as soon as the lease is over.
+    ReleaseUnfenced => p::LIVE,
     /// The hold is released when the driver is told to stop.
     ReleaseOnAbort => p::LIVE,
     /// A hold that nobody answered for is released by the sweep itself.
@@ -47,6 +49,22 @@ bugs! {
     OverageInSettlement => p::BALANCED,
     /// Refused late writes leave no record.
     DropLate => p::RECORDED,
+    /// What a refused end says of the outcome is not said on.
+    DropLateSignal => p::RECORDED,
+    /// A late completion is applied to a generation that has ended as if its outcome were still searched.
+    OverwriteTerminalLate => p::TERMINAL,
+    /// Only the event's id tells whether a completion was settled: another event settles it again.
+    SettleLateTwice => p::BALANCED,
+    /// A correction is made of the whole cost, whatever was charged before.
+    CorrectionIgnoresCharge => p::BALANCED,
+    /// A release or a quarantine leaves no record.
+    RecordForgotten => p::EVIDENCE,
+    /// A further attempt does not wait for its hold.
+    RetryWithoutExtension => p::BALANCED,
+    /// A repeated action of an operator is not looked up.
+    ActionAppliedTwice => p::OPERATOR,
+    /// An operator's view of an older state is taken.
+    StaleVersionAccepted => p::OPERATOR,
     /// A fenced driver's end is asked about as if it were a batch, so the record does not say that one came.
     EndRecordedAsAppend => p::RECORDED,
     /// A delivery is forgotten once it was sent.
@@ -69,6 +87,8 @@ bugs! {
     SlotFreedTwice => p::SUMS,
     /// A repeated Start calls the provider again.
     DoubleDispatch => p::ONE_DISPATCH,
+    /// The settlement frees a slot that was given back at the deadline.
+    SlotFreedByBoth => p::SUMS,
     /// The sweep does not note that its alarm has rung, so that it does not set one for the very same time again.
     SweepBelievesItsAlarm => p::DRAINS,
     /// After a restart the object no longer hears that the client of an edge's driver has left.

@@ -1,8 +1,10 @@
 //! How large the world is. Every bound is finite, so the space is; every bound is a number here, so it can be tuned.
 
+use crate::actors::operator::Operates;
 use crate::bug::Bug;
-use crate::state::{Outcome, Reported};
-use holdfast_core::policy::{OnDisconnect, Owner};
+use crate::state::{Fate, Outcome, Said};
+use holdfast_core::capability::Capabilities;
+use holdfast_core::policy::{OnDisconnect, OnExpiry, OnInterruption, Owner, SlotOnExpiry};
 
 /// One step of the dense clock, in milliseconds. A second: that is also the first delay of a repeated delivery, so all
 /// that is due lies on the grid.
@@ -39,6 +41,32 @@ pub struct Variant {
     pub cancels: u8,
     /// How the provider may end.
     pub outcomes: Vec<Outcome>,
+    /// What the provider can do besides answering.
+    pub capabilities: Capabilities,
+    /// How an operation may end whose socket is gone, where it outlives it.
+    pub unseen: Vec<Fate>,
+    /// What the provider's callbacks say, where it has some.
+    pub callbacks: Vec<Said>,
+    /// Lookups and cancels may be on their way while the clock moves.
+    pub slow_provider: bool,
+    /// What the deadline of an open outcome does to the credit.
+    pub on_expiry: Option<OnExpiry>,
+    /// What it does to the slot.
+    pub slot_on_expiry: SlotOnExpiry,
+    /// What a lost driver means.
+    pub on_interruption: OnInterruption,
+    /// The hold is above what a rule alone may resolve while the outcome is open.
+    pub high_value: bool,
+    /// How long the provider is still asked after an expiry, in ticks.
+    pub watch_ticks: u64,
+    /// The credit is enough for one attempt, and no more.
+    pub tight_budget: bool,
+    /// What an operator may do.
+    pub operations: Vec<Operates>,
+    /// Actions of the operator.
+    pub operator_actions: u8,
+    /// Jumps of the clock beside those of the run.
+    pub more_jumps: u8,
     /// Faults that a history has at most, whatever the run allows: two requests alone make many states.
     pub faults_max: u8,
 }
@@ -145,97 +173,12 @@ pub struct Config {
     pub bug: Option<Bug>,
 }
 
-const ENDS: [Outcome; 5] = [
-    Outcome::Complete(Reported::Streamed),
-    Outcome::Complete(Reported::Missing),
-    Outcome::Interrupted,
-    Outcome::Refused,
-    Outcome::NoAnswer,
-];
-const HIDDEN_ENDS: [Outcome; 2] = [Outcome::Complete(Reported::AboveHold), Outcome::ErrorInBand];
-const PLAIN_ENDS: [Outcome; 4] =
-    [Outcome::Complete(Reported::Streamed), Outcome::Failed, Outcome::Gateway, Outcome::Unsent];
-
-impl Variant {
-    /// Owner `object`, policy `detach`; the provider completes, or refuses; the client stays.
-    #[must_use]
-    pub fn object(name: &'static str) -> Self {
-        Self {
-            name,
-            owner: Owner::Object,
-            on_disconnect: OnDisconnect::Detach,
-            grace_ticks: 0,
-            observation_ticks: 0,
-            streaming: true,
-            hidden_output: false,
-            requests: Requests::One,
-            late_start: false,
-            alarm_late_ticks: 0,
-            disconnects: 0,
-            returns: 0,
-            cancels: 0,
-            faults_max: u8::MAX,
-            outcomes: vec![Outcome::Complete(Reported::Streamed), Outcome::Refused],
-        }
-    }
-
-    /// The same, with the policy `cancel` and so much grace.
-    #[must_use]
-    pub fn cancelling(self, grace_ticks: u64) -> Self {
-        Self { on_disconnect: OnDisconnect::Cancel, grace_ticks, ..self }
-    }
-
-    /// The same, where the provider may end only so.
-    #[must_use]
-    pub fn ending(self, outcomes: &[Outcome]) -> Self {
-        Self { outcomes: outcomes.to_vec(), ..self }
-    }
-
-    /// The same, driven by the edge.
-    #[must_use]
-    pub fn at_edge(self) -> Self {
-        Self { owner: Owner::Edge, ..self }
-    }
-
-    /// The same, with a client that leaves, comes back and asks to stop so often.
-    #[must_use]
-    pub fn client(self, disconnects: u8, returns: u8, cancels: u8) -> Self {
-        Self { disconnects, returns, cancels, ..self }
-    }
-
-    /// The same, with a Start and with alarms that may be late.
-    #[must_use]
-    pub fn late(self) -> Self {
-        Self { late_start: true, alarm_late_ticks: 1, ..self }
-    }
-}
-
-/// The variants that are always explored.
-fn variants() -> Vec<Variant> {
-    let completes = [Outcome::Complete(Reported::Streamed)];
-    let two = |requests, name| Variant { requests, faults_max: 1, ..Variant::object(name).ending(&[Outcome::Refused]) };
-    vec![
-        Variant::object("object: every end").ending(&ENDS),
-        Variant::object("object: cancel at once").cancelling(0).client(1, 0, 1),
-        Variant::object("object: cancel after grace").cancelling(1).client(1, 1, 0),
-        Variant::object("object: cancelled twice").ending(&completes).client(0, 0, 2),
-        Variant { observation_ticks: 1, ..Variant::object("object: observed").client(0, 1, 0) },
-        Variant { hidden_output: true, ..Variant::object("object: hidden output").ending(&HIDDEN_ENDS) },
-        Variant { streaming: false, ..Variant::object("object: plain answer").ending(&PLAIN_ENDS) },
-        Variant::object("object: late start").ending(&completes).late(),
-        Variant::object("edge: cancel at once").at_edge().cancelling(0).client(1, 0, 0),
-        Variant { observation_ticks: 1, ..Variant::object("edge: observed").at_edge().ending(&completes) },
-        two(Requests::SameKey, "two: one key"),
-        two(Requests::OneSlot, "two: one slot"),
-    ]
-}
-
 impl Config {
     /// What `cargo test` explores.
     #[must_use]
     pub fn default_test() -> Self {
         Self {
-            variants: variants(),
+            variants: crate::variants::all(),
             faults: Faults::up_to(1),
             pieces: 1,
             piece_bytes: 400,

@@ -3,16 +3,17 @@
 //! stop, alarms ring at their times, deliveries are answered, the sweep asks. That must end everything, in bounded time.
 
 use crate::HoldfastModel;
-use crate::state::{Edge, State};
+use crate::state::{Edge, Memory, Settled, State};
 use crate::step::Step;
 use crate::tenant::Asked;
-use holdfast_core::ledger::{Posting, PostingKind};
+use holdfast_core::ledger::Posting;
 use holdfast_core::money::Micros;
+use holdfast_core::reservation::{Reservation, Settlement};
 use holdfast_core::tenant::HoldState;
 use std::sync::Arc;
 
 /// Steps within which everything must have ended.
-const STEPS_MAX: usize = 80;
+const STEPS_MAX: usize = 160;
 
 /// Whether the drain from this state ends as it must.
 #[must_use]
@@ -21,6 +22,9 @@ pub(crate) fn converges(model: &HoldfastModel, state: &State) -> bool {
         let mut state = state.clone();
         state.generations.iter_mut().for_each(|generation| {
             generation.settles.clear();
+            if let Some(memory) = &mut generation.object.memory {
+                (memory.lookup, memory.cancelling) = (None, None);
+            }
             if !matches!(generation.edge, Edge::Idle) {
                 generation.edge = Edge::Done;
             }
@@ -31,9 +35,9 @@ pub(crate) fn converges(model: &HoldfastModel, state: &State) -> bool {
 }
 
 fn ends(model: &HoldfastModel, state: State) -> bool {
-    let mut step = Step { model, state, deaf: false };
+    let mut step = Step { model, state, deaf: false, draining: true };
     for _ in 0..STEPS_MAX {
-        let over = is_over(&step.state);
+        let over = is_over(model, &step.state);
         let receipts = step.state.generations.iter().all(|generation| generation.object.undelivered().is_empty());
         if over && receipts {
             return agrees(model, &step.state);
@@ -51,7 +55,7 @@ impl Step<'_> {
     /// One step of the drain; false when nothing will ever happen again.
     fn advance(&mut self) -> bool {
         for g in 0..self.state.generations.len() {
-            if self.finish_told_driver(g) || self.deliver_one(g) {
+            if self.finish_told_driver(g) || self.deliver_one(g) || self.extend_one(g) {
                 return true;
             }
         }
@@ -77,7 +81,7 @@ impl Step<'_> {
     }
 
     fn finish_told_driver(&mut self, g: usize) -> bool {
-        let driver = self.state.generations[g].object.memory.as_ref().and_then(|memory| memory.driver.as_ref());
+        let driver = self.memory_of(g).and_then(|memory| memory.driver.as_ref());
         if driver.is_none_or(|driver| !driver.told && driver.outcome.is_none()) {
             return false;
         }
@@ -87,21 +91,44 @@ impl Step<'_> {
 
     /// A delivery that waits: it reaches the tenant now, and so does its receipt.
     fn deliver_one(&mut self, g: usize) -> bool {
-        let sending = self.state.generations[g].object.memory.as_ref().and_then(|memory| memory.sending);
-        let Some(sending) = sending else { return false };
-        let settled = sending.settled.unwrap_or_else(|| {
-            let postings = self.postings(g, sending.rows);
-            self.settle(&postings).is_ok()
+        let Some(sending) = self.memory_of(g).and_then(|memory| memory.sending) else { return false };
+        let answer = sending.answer.unwrap_or_else(|| {
+            let posting = self.posting(g, sending.row);
+            Settled::of(self.settle(&posting))
         });
         self.memory(g).sending = None;
-        self.acknowledge(g, sending.rows, settled);
+        self.acknowledge(g, sending, answer);
         true
+    }
+
+    /// A larger hold that is waited for: the tenant is asked now, and answers. What asks the provider waits in vain.
+    fn extend_one(&mut self, g: usize) -> bool {
+        let Some(question) = self.memory_of(g).and_then(|memory| memory.extending) else { return false };
+        if question.answer.is_none() {
+            self.tenant_extends(g);
+        }
+        self.extension_is_answered(g);
+        true
+    }
+
+    fn memory_of(&self, g: usize) -> Option<&Memory> {
+        self.state.generations[g].object.memory.as_ref()
     }
 }
 
-fn is_over(state: &State) -> bool {
-    let resolved = state.tenant.rows.holds.values().all(|hold| hold.state != HoldState::Open);
+/// Whether the hold is kept beyond its deadline, for a late signal or an operator.
+fn is_quarantined(live: &Reservation) -> bool {
+    live.lifecycle.is_terminal() && matches!(live.settlement, Settlement::Expired | Settlement::Disputed)
+}
+
+/// Every reservation is terminal, or its hold is kept on purpose; and every posting was applied.
+fn is_over(model: &HoldfastModel, state: &State) -> bool {
     let applied = |posting: &Arc<Posting>| state.tenant.rows.postings.iter().any(|applied| applied.id == posting.id);
+    let resolved = state.generations.iter().enumerate().all(|(g, generation)| {
+        let hold = state.tenant.rows.hold(&model.identities[g].reservation);
+        let kept = generation.object.aggregate.live().is_some_and(is_quarantined);
+        hold.is_none_or(|hold| (hold.state == HoldState::Open) == kept)
+    });
     resolved
         && state.generations.iter().all(|generation| {
             let object = &generation.object;
@@ -109,21 +136,18 @@ fn is_over(state: &State) -> bool {
         })
 }
 
-/// The two objects agree about every reservation, nothing is held, no slot is in use.
+/// The two objects agree about every reservation: what is charged, what is held, and the slot.
 fn agrees(model: &HoldfastModel, state: &State) -> bool {
     let rows = &state.tenant.rows;
-    let spent = |g: usize| -> u64 {
-        let reservation = &model.identities[g].reservation;
-        rows.postings
-            .iter()
-            .filter(|posting| posting.reservation.as_ref() == Some(reservation))
-            .filter(|posting| matches!(posting.kind, PostingKind::Settle | PostingKind::Overage))
-            .map(|posting| posting.amount.get())
-            .sum()
-    };
-    let costs = state.generations.iter().enumerate().all(|(g, generation)| {
-        let cost = generation.object.aggregate.live().and_then(|live| live.cost).map_or(0, Micros::get);
-        spent(g) == cost
+    let (mut held, mut slots) = (0, 0);
+    let all = state.generations.iter().enumerate().all(|(g, generation)| {
+        let Some(hold) = rows.hold(&model.identities[g].reservation) else { return true };
+        let live = generation.object.aggregate.live();
+        let cost = live.and_then(|live| live.cost).map_or(0, Micros::get);
+        let kept = live.filter(|live| is_quarantined(live)).map_or(0, |live| live.hold().get());
+        held += hold.held().get();
+        slots += u32::from(hold.has_slot());
+        hold.charged.get() == cost && hold.held().get() == kept
     });
-    costs && rows.tenant.balances.held == Micros::ZERO && rows.tenant.slots_in_use == 0
+    all && rows.tenant.balances.held.get() == held && rows.tenant.slots_in_use == slots
 }

@@ -75,15 +75,20 @@
 
 pub mod actors;
 mod bug;
+mod checks;
 mod config;
 mod drain;
 pub mod object;
+mod outbox;
 mod probes;
 pub mod properties;
 mod run;
+mod sabotage;
+mod signals;
 pub mod state;
 mod step;
 pub mod tenant;
+mod variants;
 pub mod world;
 
 pub use actors::Action;

@@ -85,6 +85,62 @@ probes! {
     BatchRepeated => "repeated batch stored once",
     /// A repeated end of the edge.
     FinishRepeated => "repeated end answered from the record",
+    /// A round of deliveries had more than one.
+    NextInRound => "next posting of the same round sent",
+    /// An event came again.
+    EventRepeated => "repeated event answered from the record",
+    /// Something arrived after a release record.
+    LateSignalRecorded => "late signal recorded beside the release record",
+    /// The deadline came with an open outcome, and the hold is kept.
+    Quarantined => "quarantined at the deadline",
+    /// A kept hold was settled by what the provider told.
+    QuarantinedThenSettled => "quarantined, then settled by a signal",
+    /// A hold was reduced at the deadline.
+    Reduced => "hold reduced at the deadline",
+    /// A slot was given back at the deadline.
+    SlotFreed => "slot given back at the deadline",
+    /// An operator was called at the deadline.
+    Escalated => "escalated at the deadline",
+    /// A bound was settled at the deadline.
+    ExpiredEstimated => "settled by estimate at the deadline",
+    /// A cost became known after the release by expiry.
+    SettledLate => "late settlement after a release by expiry",
+    /// The watch after an expiry found it.
+    WatchFound => "the watch found a late outcome",
+    /// A fenced driver's usage corrected an estimate.
+    ZombieCorrected => "corrected by a fenced driver's usage",
+    /// A correction gave something back.
+    Refunded => "a correction refunded",
+    /// Two equals differed.
+    DisputedByConflict => "disputed: two equals differ",
+    /// A lookup found that it runs.
+    FoundRunning => "lookup answered: still running",
+    /// A completion that was only reported.
+    CompletedByReport => "completed by lookup or callback",
+    /// The provider confirmed a cancel.
+    ProviderConfirmed => "cancel confirmed by the provider",
+    /// The provider had been asked to cancel, and had completed.
+    CompletionWon => "completion won against a request to cancel",
+    /// A further attempt completed, and both are charged.
+    RetrySummed => "both attempts summed",
+    /// No credit for a further attempt.
+    ExtensionRefused => "extension refused",
+    /// It was stopped while the hold was extended.
+    RetryNotNeeded => "retry not needed any more when the hold was extended",
+    /// An older attempt told while a newer one owned.
+    OlderAttemptTold => "signal attributed to an older attempt",
+    /// An operator ended a kept hold.
+    OperatorEnded => "kept hold ended by an operator",
+    /// An operator corrected.
+    OperatorCorrected => "corrected by an operator",
+    /// An operator released, and a completion came.
+    ReleasedThenCorrected => "released by an operator, then corrected by a completion",
+    /// An operator compensated.
+    Compensated => "compensated",
+    /// An operator had looked at an older state.
+    StaleVersionRefused => "operator's view of an older state refused",
+    /// An operator's action came again.
+    ActionRepeated => "repeated action answered from the record",
 }
 
 /// How often each situation was reached.

@@ -3,26 +3,29 @@
 
 use crate::HoldfastModel;
 use crate::drain;
-use crate::object::was_submitted;
-use crate::state::{Fate, Generation, Piece, State, TenantRows};
+use crate::state::{Fate, Generation, Piece, Provider, Said, State, TenantRows};
 use crate::world::{self, length_of};
 use holdfast_core::audit::ChainHead;
-use holdfast_core::ledger::{Balances, Posting, PostingKind};
+use holdfast_core::finding::Source;
+use holdfast_core::ledger::{Balances, Direction, Posting, PostingKind};
 use holdfast_core::money::Micros;
+use holdfast_core::policy::OnInterruption;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::reservation::Aggregate;
+use holdfast_core::reservation::{Aggregate, Attempt, Lifecycle, Reservation, ResolvedAs, Settlement};
 use holdfast_core::tenant::{AdmitContext, Hold, HoldState, PeriodState, admit};
-use holdfast_core::usage::Usage;
 use stateright::Property;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Invariant 1.
 pub const ONE_SETTLEMENT: &str = "1: at most one settlement per reservation";
 /// Invariant 2.
-pub const BALANCED: &str = "2: held + settled + released = reserved; a cost above the hold is an overage";
+pub const BALANCED: &str =
+    "2: held + settled + released = reserved, as extended or reduced; what is charged is the cost";
 /// Invariant 3.
 pub const TERMINAL: &str = "3: the first terminal state is never overwritten";
 /// Invariant 4.
-pub const LIVE: &str = "4: nothing is released that the provider executes or executed";
+pub const LIVE: &str =
+    "4: nothing is released that is executed, but behind a fence and by the route's or an operator's word";
 /// Invariant 5.
 pub const RECORDED: &str = "5: every received completion is recorded";
 /// Invariant 6.
@@ -38,7 +41,11 @@ pub const AUDIT: &str = "10: each posting has one row in an unbroken audit chain
 /// Invariant 11.
 pub const SUMS: &str = "11: balances are the sum over reservations; slots stay within the limit";
 /// Invariant 12.
-pub const ONE_DISPATCH: &str = "12: an attempt is dispatched once";
+pub const ONE_DISPATCH: &str = "12: an attempt is dispatched once, and another one only where the route allows it";
+/// Seed 3: a release that cannot be explained is not one.
+pub const EVIDENCE: &str = "evidence: whatever ends or keeps an overdue hold has its record, and the records chain";
+/// Operators use the same guarded changes.
+pub const OPERATOR: &str = "operator: an action counts once, and only for the state that it was decided on";
 /// Promise 3 of the product: settled from evidence, and never below it.
 pub const AT_LEAST: &str = "at least: no settlement below what the provider can have billed, up to the hold";
 /// Promise 2 of the product.
@@ -62,8 +69,12 @@ macro_rules! properties {
 
 properties! {
     ONE_SETTLEMENT: |_, state| one_settlement(state),
-    BALANCED: |_, state| state.tenant.rows.holds.values().all(|hold| balanced(&state.tenant.rows, hold)),
-    TERMINAL: |_, state| state.generations.iter().all(first_end_stands),
+    BALANCED: |model, state| {
+        state.tenant.rows.holds.values().all(|hold| balanced(&state.tenant.rows, hold))
+            && (0..state.generations.len()).all(|g| cost_is_charged(model, state, g))
+    },
+    // Every change is compared with what was stored before: see `Step::check_transition`.
+    TERMINAL: |_, _| true,
     LIVE: |model, state| (0..state.generations.len()).all(|g| nothing_live_is_released(model, state, g)),
     // Whoever refuses a completion checks its record: see `Step::record_refused`.
     RECORDED: |_, _| true,
@@ -73,7 +84,9 @@ properties! {
     GROWS: |model, state| state.generations.iter().all(|generation| log_and_cursors_agree(model, generation)),
     AUDIT: |_, state| audit_is_whole(&state.tenant.rows),
     SUMS: sums_agree,
-    ONE_DISPATCH: |_, state| state.generations.iter().all(|generation| generation.provider.dispatches <= 1),
+    ONE_DISPATCH: |model, state| state.generations.iter().all(|generation| dispatched_once(model, state, generation)),
+    EVIDENCE: |_, _| true,
+    OPERATOR: |_, _| true,
     AT_LEAST: |model, state| state.generations.iter().all(|generation| settled_at_least(model, state, generation)),
     // Whoever tells of a client that is gone checks the answer: see `Step::edge_append`.
     POLICY: |_, _| true,
@@ -96,58 +109,81 @@ fn sum_of(rows: &TenantRows, hold: &Hold, kind: PostingKind) -> u64 {
     of_hold(rows, hold).filter(|posting| posting.kind == kind).map(|posting| posting.amount.get()).sum()
 }
 
-/// What was reserved is held, settled with its rest returned, or released; and what costs more stands apart.
+/// What was reserved, as extended and reduced, is held, settled with its rest returned, or released; and what is charged
+/// besides stands apart.
 fn balanced(rows: &TenantRows, hold: &Hold) -> bool {
     let reserved = sum_of(rows, hold, PostingKind::Hold);
+    let extended = sum_of(rows, hold, PostingKind::HoldExtended);
+    let reduced = sum_of(rows, hold, PostingKind::HoldReduced);
     let settled = sum_of(rows, hold, PostingKind::Settle);
-    let released = sum_of(rows, hold, PostingKind::Release);
     let overage = sum_of(rows, hold, PostingKind::Overage);
     let resolved = of_hold(rows, hold).any(|posting| posting.kind.resolves_hold());
-    reserved == hold.terms.hold.get()
-        && match hold.state {
-            HoldState::Open => !resolved && overage == 0,
-            HoldState::Settled => {
-                resolved && settled <= reserved && released == 0 && (overage == 0 || settled == reserved)
-            }
-            HoldState::Released => released == reserved && settled == 0 && overage == 0,
-        }
+    let follows = |kind: PostingKind| kind.refers() || kind == PostingKind::Overage;
+    let followed = of_hold(rows, hold).any(|posting| follows(posting.kind));
+    let Some(most) = (reserved + extended).checked_sub(reduced) else { return false };
+    let ended = match hold.state {
+        HoldState::Open => !resolved && !followed && hold.held().get() == most,
+        HoldState::Settled => resolved && settled <= most && (overage == 0 || settled == most),
+        HoldState::Released => resolved && settled == 0 && overage == 0,
+    };
+    let charged = charged_by(of_hold(rows, hold));
+    reserved == hold.terms.hold.get() && ended && charged == Some(hold.charged.get())
 }
 
-fn first_end_stands(generation: &Generation) -> bool {
-    let Some(first) = &generation.first_end else { return true };
-    generation.object.aggregate.live().is_some_and(|live| {
-        live.lifecycle == first.lifecycle
-            && live.settlement == first.settlement
-            && live.reason == first.reason
-            && live.cost == first.cost
+/// Charges less refunds.
+fn charged_by<'a>(postings: impl Iterator<Item = &'a Posting>) -> Option<u64> {
+    postings.filter(|posting| posting.kind.bills()).try_fold(0_u64, |sum, posting| match posting.direction {
+        Direction::Charge => sum.checked_add(posting.amount.get()),
+        Direction::Refund => sum.checked_sub(posting.amount.get()),
     })
 }
 
-/// Released means: the provider bills nothing, now and later.
-fn nothing_live_is_released(model: &HoldfastModel, state: &State, g: usize) -> bool {
-    let generation = &state.generations[g];
-    let authored = generation.object.outbox.iter().any(|posting| posting.kind == PostingKind::Release);
+/// What a reservation says that it costs is what it has authored; and it counts on no hold that the tenant has not
+/// given.
+fn cost_is_charged(model: &HoldfastModel, state: &State, g: usize) -> bool {
+    let object = &state.generations[g].object;
+    let Some(live) = object.aggregate.live() else { return true };
     let hold = state.tenant.rows.hold(&model.identities[g].reservation);
-    let applied = hold.is_some_and(|hold| hold.state == HoldState::Released);
-    !(authored || applied) || matches!(generation.provider.fate, Fate::Idle | Fate::NotReached | Fate::Unbilled)
+    let extended = hold.is_none_or(|hold| live.extended <= hold.extended);
+    let charged = charged_by(object.outbox.iter().map(|posting| &**posting));
+    extended && charged == Some(live.cost.map_or(0, Micros::get))
 }
 
-/// The cost of a reservation is what its outbox says, and each row of it is on its way or applied.
+/// Released means: the provider bills nothing, now and later; or nobody drives it any more, and the route or an operator
+/// has decided so (what is checked where it happens).
+fn nothing_live_is_released(model: &HoldfastModel, state: &State, g: usize) -> bool {
+    let generation = &state.generations[g];
+    let hold = state.tenant.rows.hold(&model.identities[g].reservation);
+    let applied = hold.is_some_and(|hold| hold.state == HoldState::Released);
+    let mut authored =
+        generation.object.outbox.iter().filter(|posting| posting.kind == PostingKind::Release).peekable();
+    if authored.peek().is_none() {
+        return !applied;
+    }
+    let bills = |operation: &Provider| !matches!(operation.fate, Fate::Idle | Fate::NotReached | Fate::Unbilled);
+    authored.all(|posting| posting.reason.leaves_outcome_open()) || !generation.operations().any(bills)
+}
+
+/// Each row of the outbox is on its way or applied: none is forgotten, and none is refused for good.
 fn cost_is_kept(state: &State, generation: &Generation) -> bool {
     let object = &generation.object;
     let undelivered = object.undelivered();
-    let kept = object.outbox.iter().all(|posting| {
+    object.outbox.iter().all(|posting| {
         undelivered.contains(&posting.id.as_str())
             || state.tenant.rows.postings.iter().any(|applied| applied.id == posting.id)
-    });
-    let charged: u64 = object
-        .outbox
-        .iter()
-        .filter(|posting| posting.kind != PostingKind::Release)
-        .map(|posting| posting.amount.get())
-        .sum();
-    let cost = object.aggregate.live().and_then(|live| live.cost).map_or(0, Micros::get);
-    kept && charged == cost
+    })
+}
+
+fn dispatched_once(model: &HoldfastModel, state: &State, generation: &Generation) -> bool {
+    let repeats = model.config.variants[state.variant].on_interruption == OnInterruption::Retry;
+    let ids: BTreeSet<_> = generation
+        .object
+        .aggregate
+        .live()
+        .map_or_else(BTreeSet::new, |live| live.attempts().map(|attempt| attempt.id.as_str().to_owned()).collect());
+    let attempts = generation.earlier.len() + 1;
+    let own = ids.is_empty() || ids.len() == attempts;
+    generation.operations().all(|operation| operation.dispatches <= 1) && (attempts == 1 || (repeats && own))
 }
 
 /// The same request of a known generation with another body is refused, whatever its state.
@@ -180,6 +216,10 @@ fn log_and_cursors_agree(model: &HoldfastModel, generation: &Generation) -> bool
         _ => true,
     };
     let visible = generation.visible_to_object_readers();
+    // A further attempt has a log of its own; a client of the one before it starts anew.
+    if !generation.earlier.is_empty() {
+        return true;
+    }
     let ordered = visible.iter().enumerate().all(in_order);
     let contents = visible.iter().take_while(|piece| matches!(piece, Piece::Content { .. })).count();
     let closing = visible.len().saturating_sub(contents);
@@ -214,58 +254,91 @@ fn audit_is_whole(rows: &TenantRows) -> bool {
 fn sums_agree(model: &HoldfastModel, state: &State) -> bool {
     let rows = &state.tenant.rows;
     let mut balances = Balances::default();
+    let mut held_by: BTreeMap<_, Micros> = BTreeMap::new();
     for posting in &rows.postings {
-        let hold = posting.reservation.as_ref().and_then(|reservation| rows.hold(reservation));
-        let hold = hold.map_or(Micros::ZERO, |hold| hold.terms.hold);
-        balances = balances.after(posting.kind, posting.amount, hold).unwrap_or_default();
+        let held = held_by.entry(posting.reservation.as_ref()).or_default();
+        balances = balances.after(posting, *held).unwrap_or_default();
+        *held = match posting.kind {
+            PostingKind::Hold | PostingKind::HoldExtended => held.plus(posting.amount).unwrap_or_default(),
+            PostingKind::HoldReduced => held.saturating_minus(posting.amount),
+            PostingKind::Settle | PostingKind::Release => Micros::ZERO,
+            _ => *held,
+        };
     }
-    let open = || rows.holds.values().filter(|hold| hold.state == HoldState::Open);
-    let held: u64 = open().map(|hold| hold.terms.hold.get()).sum();
+    let held: u64 = rows.holds.values().map(|hold| hold.held().get()).sum();
+    let slots = rows.holds.values().filter(|hold| hold.has_slot()).count();
     let limit = model.settings[state.variant].tenant.concurrency;
     balances == rows.tenant.balances
         && held == rows.tenant.balances.held.get()
         && rows.periods.values().map(|period| period.held.get()).sum::<u64>() == held
         && rows.periods.values().map(|period| period.spent.get()).sum::<u64>() == rows.tenant.balances.spent.get()
-        && rows.tenant.slots_in_use as usize == open().count()
+        && rows.tenant.slots_in_use as usize == slots
         && rows.tenant.slots_in_use <= limit
         && rows.holds.len() <= state.generations.len()
 }
 
-/// The most that the provider can have billed: what it reported, or what it may have made before its socket was closed.
+/// The most that the provider can have billed for an operation: what it reported, or what it may have made before its
+/// socket was closed, and after it where the work goes on.
 #[must_use]
-pub(crate) fn billed_at_most(model: &HoldfastModel, state: &State, generation: &Generation) -> u64 {
+fn billed_at_most(model: &HoldfastModel, state: &State, provider: &Provider) -> u64 {
     let variant = &model.config.variants[state.variant];
-    let provider = &generation.provider;
     let sent = u64::from(provider.sent) * model.config.piece_bytes;
     let tokens = match provider.fate {
         Fate::Idle | Fate::NotReached | Fate::Unbilled => return 0,
-        Fate::Completed(reported) => match world::usage_of(reported, world::tokens_of(variant, sent)) {
-            Some(usage) => return usage.input_tokens + usage.output_tokens,
-            None => sent,
-        },
-        Fate::Running if !variant.streaming || variant.hidden_output => world::OUTPUT_TOKENS,
+        Fate::Completed(reported) | Fate::Cancelled(reported) => {
+            match world::usage_of(reported, world::tokens_of(variant, sent)) {
+                Some(usage) => return usage.input_tokens + usage.output_tokens,
+                None => sent,
+            }
+        }
+        Fate::Running if !variant.streaming || variant.hidden_output || variant.capabilities.outlives_socket() => {
+            world::OUTPUT_TOKENS
+        }
         Fate::Running => sent + holdfast_core::reservation::IN_FLIGHT_TOKENS,
     };
-    let usage =
-        Usage { input_tokens: world::BODY_BYTES, output_tokens: tokens.min(world::OUTPUT_TOKENS), ..Usage::default() };
-    usage.input_tokens + usage.output_tokens
+    world::BODY_BYTES + tokens.min(world::OUTPUT_TOKENS)
+}
+
+/// What the provider has told about all attempts together, if it has told about each that was sent.
+fn told(live: &Reservation) -> bool {
+    live.attempts()
+        .filter(|attempt| attempt.submitted_at.is_some())
+        .all(|attempt| attempt.accounted.is_some_and(|accounted| accounted.metered.is_exact()))
 }
 
 fn settled_at_least(model: &HoldfastModel, state: &State, generation: &Generation) -> bool {
-    let object = &generation.object;
-    let billed = billed_at_most(model, state, generation);
-    match &*object.aggregate {
-        Aggregate::Vacant => true,
-        Aggregate::Tombstone(_) => billed == 0,
-        Aggregate::Live(live) if live.lifecycle.is_terminal() => {
-            let cost = live.cost.map_or(0, Micros::get);
-            // The provider's own count is charged as it is, whatever the hold.
-            let reported = generation.driver().is_none() && matches!(generation.provider.fate, Fate::Completed(_));
-            let exact =
-                reported && live.usage.is_some_and(|usage| matches!(usage, holdfast_core::usage::Metered::Exact(_)));
-            let bound = billed.min(live.terms.hold.get());
-            cost >= bound && (!exact || cost == billed)
-        }
-        Aggregate::Live(live) => billed == 0 || was_submitted(live),
+    let billed: u64 = generation.operations().map(|operation| billed_at_most(model, state, operation)).sum();
+    let live = match &*generation.object.aggregate {
+        Aggregate::Vacant => return true,
+        Aggregate::Tombstone(_) => return billed == 0,
+        Aggregate::Live(live) => live,
+    };
+    if !live.lifecycle.is_terminal() {
+        return billed == 0 || live.attempts().any(|attempt| attempt.submitted_at.is_some());
     }
+    let lies = model.config.variants[state.variant].callbacks.contains(&Said::Contradiction);
+    if decided_by_operator(live) || lies {
+        return true;
+    }
+    let most = live.terms.hold.get() + live.extended.get();
+    let cost = live.cost.map_or(0, Micros::get);
+    match live.settlement {
+        Settlement::Pending => false,
+        // What is kept is enough, whatever becomes known.
+        Settlement::Expired | Settlement::Disputed => live.hold().get() >= billed.min(most),
+        // The provider's own count is charged as it is, whatever the hold.
+        Settlement::Committed | Settlement::Released if told(live) => cost == billed,
+        Settlement::Committed => cost >= billed.min(most),
+        Settlement::Released => {
+            let by_rule = live.resolution.as_ref().is_some_and(|resolution| resolution.by == ResolvedAs::Expiry);
+            by_rule || billed == 0
+        }
+    }
+}
+
+/// Whether what is charged stands on an operator's word.
+fn decided_by_operator(live: &Reservation) -> bool {
+    let says = |attempt: &Attempt| attempt.reported.is_some_and(|said| said.usage_source == Source::Operator);
+    let ended = live.resolution.as_ref().is_some_and(|resolution| resolution.by == ResolvedAs::Operator);
+    ended || live.lifecycle == Lifecycle::Compensated || live.attempts().any(says)
 }

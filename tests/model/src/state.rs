@@ -3,10 +3,11 @@
 
 use crate::config::{Config, Faults, Requests};
 use holdfast_core::audit::AuditRow;
+use holdfast_core::evidence::Disposition;
 use holdfast_core::ids::ReservationId;
-use holdfast_core::ledger::{Posting, ReasonCode};
+use holdfast_core::ledger::Posting;
 use holdfast_core::money::Micros;
-use holdfast_core::reservation::{Aggregate, Lifecycle, LogFacts, Settlement};
+use holdfast_core::reservation::{ActionRow, Aggregate, CancelAnswer, LogFacts, Report};
 use holdfast_core::tenant::{Admitted, Hold, IdempotencyRow, PeriodState, TenantState};
 use holdfast_core::time::UnixMillis;
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,28 +81,18 @@ pub struct Generation {
     pub edge: Edge,
     /// Who made it.
     pub client: Client,
-    /// What the provider really does.
+    /// What the provider really does for the attempt of now.
     pub provider: Provider,
-    /// Settle messages on their way to the tenant: bit `n` is row `n` of the outbox. A message may be delivered late,
-    /// twice or never.
+    /// What it did, and may still do, for the attempts before.
+    pub earlier: Vec<Provider>,
+    /// Callbacks that the provider has sent: each may arrive at any time, and any number of times.
+    pub callbacks: BTreeSet<Callback>,
+    /// Actions that an operator may still take.
+    pub operator: u8,
+    /// Settle messages on their way to the tenant: rows of the outbox. A message may be delivered late, twice or never.
     pub settles: BTreeSet<u8>,
-    /// The first terminal state, to compare with.
-    pub first_end: Option<FirstEnd>,
     /// The first answer to Admit, to compare with.
     pub first_admitted: Option<Arc<Admitted>>,
-}
-
-/// The part of a terminal state that never changes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct FirstEnd {
-    /// Terminal lifecycle.
-    pub lifecycle: Lifecycle,
-    /// State of the hold.
-    pub settlement: Settlement,
-    /// Why.
-    pub reason: Option<ReasonCode>,
-    /// What was charged.
-    pub cost: Option<Micros>,
 }
 
 /// The ReservationObject: rows, alarm, and an incarnation if one is loaded.
@@ -115,6 +106,12 @@ pub struct Object {
     pub last_append_at: Option<UnixMillis>,
     /// Every posting that was authored.
     pub outbox: Vec<Arc<Posting>>,
+    /// How each event was handled, by its id.
+    pub signals: BTreeMap<String, Disposition>,
+    /// The operator's actions.
+    pub actions: Vec<Arc<ActionRow>>,
+    /// Release records and what was learnt after them, by the hash that names them.
+    pub evidence: Vec<Arc<str>>,
     /// The platform's alarm.
     pub alarm: Option<UnixMillis>,
     /// What lives only as long as the incarnation.
@@ -134,6 +131,12 @@ pub struct Memory {
     pub edge_client: bool,
     /// A delivery is on its way.
     pub sending: Option<Sending>,
+    /// The provider is asked what became of an operation.
+    pub lookup: Option<Question<Report>>,
+    /// The provider is asked to cancel one.
+    pub cancelling: Option<Question<CancelAnswer>>,
+    /// The tenant is asked to extend the hold; its answer is whether it did.
+    pub extending: Option<Question<bool>>,
     /// When the provider was last heard.
     pub received_at: Option<UnixMillis>,
     /// What the alarm is set to, as far as is known.
@@ -142,13 +145,37 @@ pub struct Memory {
     pub alarm_known: bool,
 }
 
-/// A delivery that waits for its receipt.
+/// A delivery that waits for its receipt, and those behind it in the same round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sending {
-    /// Rows of the outbox.
-    pub rows: u8,
+    /// The row of the outbox that is on its way.
+    pub row: u8,
+    /// The rows that follow: bit `n` is row `n`.
+    pub rest: u8,
     /// The tenant's answer, on its way back.
-    pub settled: Option<bool>,
+    pub answer: Option<Settled>,
+}
+
+/// What a tenant answers to a posting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Settled {
+    /// Applied, now or before.
+    Applied,
+    /// Refused for good, with the refusal's name.
+    Refused(&'static str),
+    /// No answer, or one that says nothing for good.
+    Failed,
+}
+
+/// Something that the object asked somebody else, who has not answered yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Question<Answer> {
+    /// The epoch that asks (of an extension: the one that is planned).
+    pub epoch: u32,
+    /// The attempt that it is about.
+    pub attempt: u8,
+    /// The answer, on its way back.
+    pub answer: Option<Answer>,
 }
 
 /// A driver, wherever it lives, with what it has received and not stored.
@@ -197,6 +224,8 @@ pub enum Reported {
     AboveHold,
     /// None.
     Missing,
+    /// More than was streamed: the work went on after its socket was gone.
+    Unseen,
 }
 
 /// How the source of a driver ended.
@@ -283,6 +312,28 @@ pub enum Fate {
     Unbilled,
     /// It completed with this usage.
     Completed(Reported),
+    /// It stopped when it was asked to, and tells its usage or not.
+    Cancelled(Reported),
+}
+
+/// A callback of the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Callback {
+    /// The attempt that it is about.
+    pub attempt: u8,
+    /// What it says.
+    pub said: Said,
+}
+
+/// What a callback says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Said {
+    /// That the operation runs.
+    Runs,
+    /// What became of the operation.
+    Truth,
+    /// Something else than what became of it, with the same right.
+    Contradiction,
 }
 
 impl Object {
@@ -296,15 +347,10 @@ impl Object {
         }
     }
 
-    /// The postings that wait for their receipt, as rows of the outbox.
+    /// The postings that wait for their receipt.
     #[must_use]
     pub fn undelivered(&self) -> Vec<&str> {
-        let deliveries = match &*self.aggregate {
-            Aggregate::Vacant => return Vec::new(),
-            Aggregate::Tombstone(tombstone) => &tombstone.deliveries,
-            Aggregate::Live(live) => &live.deliveries,
-        };
-        deliveries.iter().map(|delivery| delivery.posting_id.as_str()).collect()
+        self.aggregate.deliveries().iter().map(|delivery| delivery.posting_id.as_str()).collect()
     }
 
     /// Whether the lifecycle is terminal.
@@ -337,6 +383,30 @@ impl Driver {
 }
 
 impl Generation {
+    /// What the provider does for an attempt, by its number from zero.
+    #[must_use]
+    pub fn operation(&self, attempt: u8) -> Option<&Provider> {
+        let attempt = usize::from(attempt);
+        if attempt == self.earlier.len() { Some(&self.provider) } else { self.earlier.get(attempt) }
+    }
+
+    /// The same, to change it.
+    pub fn operation_mut(&mut self, attempt: u8) -> Option<&mut Provider> {
+        let attempt = usize::from(attempt);
+        if attempt == self.earlier.len() { Some(&mut self.provider) } else { self.earlier.get_mut(attempt) }
+    }
+
+    /// What the provider does for each attempt, the first one first.
+    pub fn operations(&self) -> impl Iterator<Item = &Provider> {
+        self.earlier.iter().chain(std::iter::once(&self.provider))
+    }
+
+    /// The number of the attempt of now.
+    #[must_use]
+    pub fn attempt(&self) -> u8 {
+        u8::try_from(self.earlier.len()).unwrap_or(u8::MAX)
+    }
+
     /// The driver, wherever it lives, as long as it holds its socket to the provider.
     #[must_use]
     pub fn driver(&self) -> Option<&Driver> {
@@ -370,10 +440,13 @@ impl State {
         Self {
             variant,
             now: crate::world::START,
-            jumps: config.jumps,
+            jumps: config.jumps + route.more_jumps,
             faults: Faults { total: config.faults.total.min(route.faults_max), ..config.faults },
             tenant: Tenant { rows: Arc::default(), alarm: None, armed: Armed::Unknown },
-            generations: vec![Generation { client, ..Generation::default() }; requests],
+            generations: vec![
+                Generation { client, operator: route.operator_actions, ..Generation::default() };
+                requests
+            ],
             broken: BTreeSet::new(),
         }
     }
@@ -398,7 +471,8 @@ impl fmt::Display for Generation {
             Aggregate::Tombstone(_) => f.write_str("tombstone")?,
             Aggregate::Live(live) => {
                 let (attempt, cost) = (&live.attempt, live.cost.map(Micros::get));
-                write!(f, "{:?} {:?}, epoch {}", live.lifecycle, attempt.upstream, attempt.epoch)?;
+                let (lifecycle, settlement, upstream) = (live.lifecycle, live.settlement, attempt.upstream);
+                write!(f, "{lifecycle:?} {settlement:?} {upstream:?}, epoch {}", attempt.epoch())?;
                 cost.map_or(Ok(()), |cost| write!(f, ", cost {cost}"))?;
             }
         }

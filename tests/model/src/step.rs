@@ -14,11 +14,13 @@ pub(crate) struct Step<'m> {
     pub(crate) state: State,
     /// Alarms that are set now are lost ([`Bug::AlarmGivesUp`]).
     pub(crate) deaf: bool,
+    /// The drain of invariant 7: what it does is judged by where it ends.
+    pub(crate) draining: bool,
 }
 
 impl<'m> Step<'m> {
     pub(crate) fn new(model: &'m HoldfastModel, state: &State) -> Self {
-        Self { model, state: state.clone(), deaf: false }
+        Self { model, state: state.clone(), deaf: false, draining: false }
     }
 
     pub(crate) fn config(&self) -> &'m Config {
@@ -51,7 +53,9 @@ impl<'m> Step<'m> {
     }
 
     pub(crate) fn hit(&self, probe: Probe) {
-        self.model.probes.hit(probe);
+        if !self.draining {
+            self.model.probes.hit(probe);
+        }
     }
 
     pub(crate) fn hit_if(&self, condition: bool, probe: Probe) {

@@ -5,14 +5,15 @@ use crate::probes::Probe;
 use crate::properties as p;
 use crate::state::{Armed, TenantRows};
 use crate::step::Step;
+use crate::world::terms_of;
 use holdfast_core::ids::ReservationId;
 use holdfast_core::ledger::{Posting, PostingKind, ReasonCode, posting_id};
 use holdfast_core::money::Micros;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::reservation::Command;
+use holdfast_core::reservation::{Command, ResolvedBy};
 use holdfast_core::tenant::{
-    Admit, AdmitContext, Admitted, Hold, HoldState, KeyAfter, PeriodState, PostedRows, SettleContext, SettlementRows,
-    admit, due_after_start, grant_up_to, settle,
+    Admit, AdmitContext, Admitted, Extend, ExtendContext, Hold, HoldState, KeyAfter, PeriodState, PostedRows,
+    SettleContext, SettlementRows, admit, due_after_start, extend, grant_up_to, settle,
 };
 use holdfast_core::time::UnixMillis;
 use std::sync::Arc;
@@ -112,8 +113,10 @@ impl Step<'_> {
             same_generation: tenant.holds.values().find(|hold| hold.identity.generation == call.identity.generation),
             same_key: row.and_then(|row| Some((row, tenant.hold(&row.identity.reservation)?))),
         };
-        let (admitted, rows) = admit(&context, call, now)?;
-        if let Some(rows) = rows {
+        let (mut admitted, rows) = admit(&context, call, now)?;
+        if let Some(mut rows) = rows {
+            rows.hold.terms = terms_of(self.variant(), &rows.hold.terms);
+            admitted = Admitted::of(&rows.hold, false);
             let tenant = self.tenant();
             tenant.post(rows.posted, true);
             tenant.periods.insert(rows.period.key.clone(), rows.period);
@@ -123,9 +126,33 @@ impl Step<'_> {
         Ok(admitted)
     }
 
-    /// Settle: each posting is a transition of its own; the first refusal ends the call.
-    pub(crate) fn settle(&mut self, postings: &[Posting]) -> Result<(), Refusal> {
-        self.tenant_call(|step| postings.iter().try_for_each(|posting| step.settle_one(posting)))
+    /// Settle, with one posting.
+    pub(crate) fn settle(&mut self, posting: &Posting) -> Result<(), Refusal> {
+        self.tenant_call(|step| step.settle_one(posting))
+    }
+
+    /// Extend: the hold of a reservation grows, once for each attempt that is planned.
+    pub(crate) fn extend(&mut self, request: &Extend) -> Result<(), Refusal> {
+        self.tenant_call(|step| step.answer_extend(request))
+    }
+
+    fn answer_extend(&mut self, request: &Extend) -> Result<(), Refusal> {
+        let (now, setting) = (self.now(), self.setting());
+        let rows = self.state.tenant.rows.clone();
+        let hold = rows.hold(&request.identity.reservation);
+        let untouched = PeriodState::empty(String::new());
+        let id = request.posting_id();
+        let context = ExtendContext {
+            config: &setting.tenant,
+            tenant: &rows.tenant,
+            hold,
+            period: hold.and_then(|hold| rows.periods.get(&hold.period)).unwrap_or(&untouched),
+            same_id: rows.postings.iter().find(|stored| stored.id == id),
+        };
+        if let Some(rows) = extend(&context, request, now)? {
+            self.store_settlement(rows);
+        }
+        Ok(())
     }
 
     fn settle_one(&mut self, posting: &Posting) -> Result<(), Refusal> {
@@ -145,6 +172,7 @@ impl Step<'_> {
             period: hold.and_then(|hold| rows.periods.get(&hold.period)).unwrap_or(&untouched),
             idempotency: hold.and_then(|hold| rows.keys.get(hold.idempotency_scope.as_deref()?)),
             same_id: rows.postings.iter().find(|stored| stored.id == posting.id && !self.bug(Bug::NonIdempotentLedger)),
+            referred: posting.refers_to.as_ref().and_then(|id| rows.postings.iter().find(|stored| stored.id == *id)),
         };
         let known = context.same_id.is_some();
         match settle(&context, posting, now)? {
@@ -152,7 +180,12 @@ impl Step<'_> {
                 if let Some(hold) = before.hold(&rows.hold.identity.reservation) {
                     rows.hold.terms.hold = hold.terms.hold;
                 }
+                let freed_before = before.hold(&rows.hold.identity.reservation).is_some_and(|hold| hold.slot_freed);
                 self.store_settlement(rows);
+                if self.bug(Bug::SlotFreedByBoth) && freed_before && posting.kind.resolves_hold() {
+                    let slots = &mut self.tenant().tenant.slots_in_use;
+                    *slots = slots.wrapping_sub(1);
+                }
             }
             None => {
                 self.hit(Probe::SettleRepeated);
@@ -269,26 +302,19 @@ impl Step<'_> {
         let admitted = Admitted::of(hold, false);
         let (identity, attempt, terms) = (admitted.identity, admitted.attempt, Box::new(admitted.terms));
         let before = self.aggregate(g);
-        let answer = self.apply(g, &Command::ResolveNeverStarted { identity, attempt, terms });
+        let (admitted_at, by) = (admitted.admitted_at, ResolvedBy::Sweep);
+        let answer = self.apply(g, &Command::ResolveNeverStarted { identity, attempt, terms, admitted_at, by });
         self.check(answer.is_ok(), p::DRAINS);
         self.hit_if(*before == holdfast_core::reservation::Aggregate::Vacant, Probe::Tombstone);
         self.deliver(g);
     }
 
     fn release_by_tenant(&mut self, hold: &Hold) {
+        let id = posting_id(&hold.identity.reservation, 0, PostingKind::Release, 2);
         let posting = Posting {
-            id: posting_id(&hold.identity.reservation, 0, PostingKind::Release, 2),
-            kind: PostingKind::Release,
             reservation: Some(hold.identity.reservation.clone()),
             generation: Some(hold.identity.generation.clone()),
-            amount: hold.terms.hold,
-            usage: None,
-            price_version: None,
-            direction: Default::default(),
-            refers_to: None,
-            frees_slot: false,
-            reason: ReasonCode::NeverStarted,
-            decided_at: self.now(),
+            ..Posting::new(id, PostingKind::Release, hold.held(), ReasonCode::NeverStarted, self.now())
         };
         let settled = self.settle_one(&posting);
         self.check(settled.is_ok(), p::DRAINS);

@@ -1,13 +1,16 @@
 //! What stands fixed around a run: ids, prices, routes, limits.
 
 use crate::config::{Config, Requests, TICK_MS, Variant};
-use crate::state::{Outcome, Piece, Reported};
+use crate::state::{Fate, Outcome, Piece, Reported};
+use crate::step::Step;
 use holdfast_core::config::{Limits, Provider, TenantConfig, parse_providers, parse_tenants};
 use holdfast_core::dialect::{Dialect, error_terminal};
 use holdfast_core::ids::{AttemptId, GenerationId, Identity, ReservationId, TenantId};
 use holdfast_core::key::KeyDigest;
-use holdfast_core::policy::{OnDisconnect, Owner};
-use holdfast_core::reservation::ResponseHead;
+use holdfast_core::money::Micros;
+use holdfast_core::policy::{OnDisconnect, Owner, Terms};
+use holdfast_core::reconcile;
+use holdfast_core::reservation::{Report, ResponseHead};
 use holdfast_core::tenant::Admit;
 use holdfast_core::time::UnixMillis;
 use holdfast_core::usage::Usage;
@@ -57,9 +60,10 @@ impl Setting {
         let owner = if variant.owner == Owner::Edge { "edge" } else { "object" };
         let policy = if variant.on_disconnect == OnDisconnect::Cancel { "cancel" } else { "detach" };
         let slots = if variant.requests == Requests::OneSlot { 1 } else { 2 };
+        let grant = if variant.tight_budget { HOLD } else { 100_000 };
         let ms = |ticks: u64| ticks * TICK_MS;
         let tenants = format!(
-            r#"[{{"id":"t","keys":[{{"id":"k","digest":"{KEY}"}}],"grant_micros":100000,
+            r#"[{{"id":"t","keys":[{{"id":"k","digest":"{KEY}"}}],"grant_micros":{grant},
                 "budget":{{"limit_micros":50000,"period":"day"}},"concurrency":{slots},
                 "routes":[{{"name":"r","provider":"p","owner":"{owner}","on_disconnect":"{policy}","grace_ms":{},
                     "max_output_tokens":{OUTPUT_TOKENS},"lease_ms":{},"first_byte_ms":{},"idle_ms":{},"total_ms":{},
@@ -80,6 +84,53 @@ impl Setting {
             ..Limits::default()
         };
         Self { tenant, providers, limits }
+    }
+}
+
+/// What a route of the variant adds to the terms that admission makes: rules that no configuration has a word for yet.
+#[must_use]
+pub fn terms_of(variant: &Variant, terms: &Terms) -> Terms {
+    Terms {
+        capabilities: variant.capabilities,
+        on_expiry: variant.on_expiry,
+        slot_on_expiry: variant.slot_on_expiry,
+        on_interruption: variant.on_interruption,
+        escalate_above: variant.high_value.then_some(Micros::ZERO),
+        watch_ms: variant.watch_ticks * TICK_MS,
+        ..terms.clone()
+    }
+}
+
+/// The provider's id for an attempt's operation.
+#[must_use]
+pub fn operation_id(attempt: u8) -> String {
+    format!("operation-{attempt}")
+}
+
+/// Which attempt an operation belongs to.
+#[must_use]
+pub fn attempt_of(operation_id: &str) -> u8 {
+    operation_id.rsplit('-').next().and_then(|n| n.parse().ok()).unwrap_or(u8::MAX)
+}
+
+/// Output tokens that the provider has streamed for an attempt.
+#[must_use]
+pub(crate) fn tokens_streamed(step: &Step<'_>, g: usize, attempt: u8) -> u64 {
+    let sent = step.state.generations[g].operation(attempt).map_or(0, |operation| operation.sent);
+    tokens_of(step.variant(), u64::from(sent) * step.config().piece_bytes)
+}
+
+/// What the provider says of an operation when it is asked.
+#[must_use]
+pub(crate) fn report_of(step: &Step<'_>, g: usize, attempt: u8) -> Report {
+    let tokens = tokens_streamed(step, g, attempt);
+    let ended = |outcome, usage| Report::Ended { outcome, usage };
+    match step.state.generations[g].operation(attempt).map(|operation| operation.fate) {
+        Some(Fate::Running) => Report::Processing,
+        Some(Fate::Completed(reported)) => ended(reconcile::Outcome::Completed, usage_of(reported, tokens)),
+        Some(Fate::Cancelled(reported)) => ended(reconcile::Outcome::Cancelled, usage_of(reported, tokens)),
+        Some(Fate::Unbilled) => ended(reconcile::Outcome::Failed, None),
+        Some(Fate::Idle | Fate::NotReached) | None => Report::Unknown,
     }
 }
 
@@ -152,6 +203,7 @@ pub fn usage_of(reported: Reported, tokens: u64) -> Option<Usage> {
     let output_tokens = match reported {
         Reported::Streamed => tokens,
         Reported::AboveHold => TOKENS_ABOVE_HOLD,
+        Reported::Unseen => OUTPUT_TOKENS / 2,
         Reported::Missing => return None,
     };
     Some(Usage { input_tokens: INPUT_TOKENS, output_tokens, ..Usage::default() })

@@ -1,9 +1,9 @@
 //! The clock and the alarms. An alarm that is due may ring now or later; as faults it rings early, twice or never.
 
 use crate::HoldfastModel;
-use crate::config::{Fault, TICK_MS};
+use crate::config::{Fault, TICK_MS, Variant};
 use crate::probes::Probe;
-use crate::state::{Driver, Edge, Generation, State};
+use crate::state::{Driver, Edge, Generation, Memory, State};
 use crate::step::Step;
 use crate::tenant::Asked;
 use crate::world::START;
@@ -114,14 +114,24 @@ fn is_urgent(model: &HoldfastModel, state: &State) -> bool {
         let writes = |driver: &Driver| driver.told || driver.outcome.is_some() || !driver.unstored.is_empty();
         (starts && !variant.late_start)
             || memory.is_some_and(|memory| memory.sending.is_some() || memory.driver.as_ref().is_some_and(writes))
+            || memory.is_some_and(|memory| asks(variant, memory))
             || rings(generation.object.alarm)
     };
     rings(state.tenant.alarm) || state.generations.iter().any(soon)
 }
 
+/// Whether an answer is awaited that comes in less than a tick.
+fn asks(variant: &Variant, memory: &Memory) -> bool {
+    let provider = memory.lookup.is_some() || memory.cancelling.is_some();
+    memory.extending.is_some() || (provider && !variant.slow_provider)
+}
+
 /// The next tick while something runs; afterwards the next alarm, as long as anything is open.
 fn next_moment(model: &HoldfastModel, state: &State) -> Option<UnixMillis> {
-    let open = state.tenant.rows.holds.values().any(|hold| hold.state == HoldState::Open);
+    let watches =
+        |generation: &Generation| generation.object.aggregate.live().is_some_and(|live| live.reconciliation.is_some());
+    let open = state.tenant.rows.holds.values().any(|hold| hold.state == HoldState::Open)
+        || state.generations.iter().any(watches);
     let undelivered = state.generations.iter().any(|generation| !generation.object.undelivered().is_empty());
     if is_urgent(model, state) || (!open && !undelivered) {
         return None;

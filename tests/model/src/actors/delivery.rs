@@ -2,7 +2,7 @@
 
 use crate::config::Fault;
 use crate::probes::Probe;
-use crate::state::{Sending, State};
+use crate::state::{Sending, Settled, State};
 use crate::step::Step;
 
 /// What happens to a delivery.
@@ -12,8 +12,8 @@ pub enum Action {
     Arrives {
         /// Which request.
         g: usize,
-        /// Rows of its outbox.
-        rows: u8,
+        /// The row of its outbox.
+        row: u8,
         /// A copy of it is still on its way.
         comes_again: bool,
     },
@@ -31,14 +31,14 @@ pub enum Action {
 
 pub(crate) fn actions(state: &State, g: usize, may: &mut dyn FnMut(Action)) {
     let generation = &state.generations[g];
-    for rows in &generation.settles {
-        may(Action::Arrives { g, rows: *rows, comes_again: false });
+    for row in &generation.settles {
+        may(Action::Arrives { g, row: *row, comes_again: false });
         if state.faults.allow(Fault::Duplicate) {
-            may(Action::Arrives { g, rows: *rows, comes_again: true });
+            may(Action::Arrives { g, row: *row, comes_again: true });
         }
     }
     let Some(sending) = generation.object.memory.as_ref().and_then(|memory| memory.sending) else { return };
-    if sending.settled.is_some() {
+    if sending.answer.is_some() {
         may(Action::Receipt { g });
     }
     if state.faults.allow(Fault::Loss) {
@@ -48,30 +48,30 @@ pub(crate) fn actions(state: &State, g: usize, may: &mut dyn FnMut(Action)) {
 
 pub(crate) fn perform(step: &mut Step<'_>, action: Action) {
     match action {
-        Action::Arrives { g, rows, comes_again } => {
+        Action::Arrives { g, row, comes_again } => {
             step.spend_if(comes_again, Fault::Duplicate);
             if !comes_again {
-                step.generation(g).settles.remove(&rows);
+                step.generation(g).settles.remove(&row);
             }
-            let postings = step.postings(g, rows);
-            let settled = step.settle(&postings).is_ok();
+            let posting = step.posting(g, row);
+            let answer = Settled::of(step.settle(&posting));
             let memory = step.generation(g).object.memory.as_mut();
             if let Some(sending) = memory.and_then(|memory| memory.sending.as_mut())
-                && sending.rows == rows
+                && sending.row == row
             {
-                sending.settled.get_or_insert(settled);
+                sending.answer.get_or_insert(answer);
             }
         }
         Action::Receipt { g } => {
-            if let Some(Sending { rows, settled: Some(settled) }) = step.memory(g).sending.take() {
-                step.acknowledge(g, rows, settled);
+            if let Some(sending @ Sending { answer: Some(answer), .. }) = step.memory(g).sending.take() {
+                step.acknowledge(g, sending, answer);
             }
         }
         Action::NoReceipt { g } => {
             step.state.faults.spend(Fault::Loss);
             if let Some(sending) = step.memory(g).sending.take() {
-                step.hit_if(sending.settled == Some(true), Probe::DeliveredAgain);
-                step.acknowledge(g, sending.rows, false);
+                step.hit_if(sending.answer == Some(Settled::Applied), Probe::DeliveredAgain);
+                step.acknowledge(g, sending, Settled::Failed);
             }
         }
     }

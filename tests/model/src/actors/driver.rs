@@ -3,7 +3,6 @@
 use super::provider::end_of;
 use crate::state::{Outcome, State};
 use crate::step::Step;
-use crate::world::head_of;
 use holdfast_core::reservation::Command;
 
 /// What a driver in the object does.
@@ -44,9 +43,8 @@ impl Step<'_> {
     pub(crate) fn flush(&mut self, g: usize) {
         let Some(driver) = self.memory(g).driver.clone() else { return };
         let (epoch, batch) = (driver.epoch, driver.unstored);
-        let streaming = self.variant().streaming;
         let answered = if driver.response_waits {
-            self.apply(g, &Command::Respond { epoch, head: head_of(streaming) })
+            self.store_response(g, epoch)
         } else {
             Ok(holdfast_core::reservation::Reply::Continue)
         };

@@ -9,10 +9,10 @@ use crate::probes::Probe;
 use crate::properties as p;
 use crate::state::{Driver, Edge, Outcome, Piece, State};
 use crate::step::Step;
-use crate::world::{self, head_of, length_of};
+use crate::world::{self, length_of};
 use holdfast_core::policy::{OnDisconnect, Owner};
 use holdfast_core::refusal::Refusal;
-use holdfast_core::reservation::{Aggregate, Command, Reply, UpstreamEnd};
+use holdfast_core::reservation::{Aggregate, Command, ConnectionState, Reply, UpstreamEnd};
 use std::sync::Arc;
 
 /// What the edge does, or what its messages do.
@@ -240,7 +240,7 @@ impl Step<'_> {
         self.generation(g).edge = Edge::Done;
         match reply {
             Ok(Reply::Started { epoch }) => self.start_driver(target, epoch),
-            Ok(_) if self.bug(Bug::DoubleDispatch) => self.generation(target).provider.call(),
+            Ok(_) if self.bug(Bug::DoubleDispatch) => self.provider_is_called(target),
             Ok(_) => {}
             Err(_) => return,
         }
@@ -254,7 +254,7 @@ impl Step<'_> {
         self.call(target);
         let reply = self.start(target, admitted.identity.clone(), admitted.attempt.clone(), admitted.terms.clone());
         if matches!(reply, Ok(Reply::Started { .. })) && self.bug(Bug::FetchBeforeSubmit) {
-            self.generation(target).provider.call();
+            self.provider_is_called(target);
         }
         self.generation(g).edge = Edge::Done;
         self.restart_object(target);
@@ -271,7 +271,7 @@ impl Step<'_> {
                 let submitted = self.apply(target, &Command::Submit { epoch });
                 self.check(submitted.is_ok(), p::ONE_DISPATCH);
             }
-            Ok(_) if self.bug(Bug::DoubleDispatch) => self.generation(target).provider.call(),
+            Ok(_) if self.bug(Bug::DoubleDispatch) => self.provider_is_called(target),
             _ => {}
         }
     }
@@ -302,7 +302,7 @@ impl Step<'_> {
         }
         match begun {
             Some(epoch) => {
-                self.generation(target).provider.call();
+                self.provider_is_called(target);
                 self.generation(g).client.connected = true;
                 self.generation(g).edge = Edge::Driving(Driver::new(epoch));
             }
@@ -364,9 +364,13 @@ impl Step<'_> {
             let now = self.now();
             self.memory(g).received_at = Some(now);
         }
+        if attached && !self.memory(g).edge_client {
+            // A restarted object learns by it that there is one.
+            self.memory(g).edge_client = true;
+            self.readers_changed(g);
+        }
         if driver.response_waits {
-            let head = head_of(self.variant().streaming);
-            self.apply(g, &Command::Respond { epoch, head })?;
+            self.store_response(g, epoch)?;
         }
         let mut verdict = self.write(g, &command, new)?.reply;
         if !attached && self.edge_client_left(g) {
@@ -389,16 +393,21 @@ impl Step<'_> {
         if self.bug(Bug::EdgeClientForgotten) && !was_there {
             return false;
         }
-        // The rules know whether it is: memory may be younger than the client.
-        self.readers_changed(g);
-        true
+        // Memory does not decide: it may be that of a restarted object.
+        let aggregate = self.aggregate(g);
+        let known = aggregate.live().is_none_or(|live| live.connection.state == ConnectionState::Disconnected);
+        let left = !known && !self.memory(g).reader;
+        if left {
+            self.readers_changed(g);
+        }
+        left
     }
 
     /// Asked before anything is taken in: a fenced driver adds neither a head nor a byte.
     fn allow(&mut self, g: usize, command: &Command) -> Result<(), Refusal> {
         let now = self.now();
         let object = &self.state.generations[g].object;
-        let epoch = object.aggregate.live().map(|live| live.attempt.epoch);
+        let epoch = object.aggregate.live().map(|live| live.attempt.epoch());
         let mut asked = command.clone();
         if let (true, Some(owns), Command::Append { epoch, .. } | Command::End { epoch, .. }) =
             (self.bug(Bug::StaleEpochAccepted), epoch, &mut asked)
@@ -408,7 +417,7 @@ impl Step<'_> {
         match object.aggregate.apply(&asked, &object.facts(), 0, now) {
             Ok(_) => Ok(()),
             Err(refusal) => {
-                self.record_refused(command, &refusal);
+                self.record_refused(g, command, &refusal);
                 Err(refusal)
             }
         }
@@ -450,7 +459,7 @@ impl Step<'_> {
         let epoch = driver.epoch;
         let aggregate = self.aggregate(g);
         let ended_here =
-            aggregate.live().is_some_and(|live| live.lifecycle.is_terminal() && live.attempt.epoch == epoch);
+            aggregate.live().is_some_and(|live| live.lifecycle.is_terminal() && live.attempt.epoch() == epoch);
         if !ended_here || self.bug(Bug::OverwriteTerminal) {
             let mut pieces = self.new_pieces(g, driver)?;
             pieces.extend(last);

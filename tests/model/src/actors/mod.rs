@@ -2,12 +2,15 @@
 //! [`Action`] and one in each of the two functions below it.
 
 pub mod alarms;
+pub mod callbacks;
 pub mod client;
 pub mod delivery;
 pub mod driver;
 pub mod edge;
 pub mod objects;
+pub mod operator;
 pub mod provider;
+pub mod questions;
 
 use crate::HoldfastModel;
 use crate::state::State;
@@ -30,6 +33,12 @@ pub enum Action {
     Alarm(alarms::Action),
     /// Restarts of the objects.
     Object(objects::Action),
+    /// Callbacks of the provider.
+    Callback(callbacks::Action),
+    /// Lookups, cancels, and extensions of the hold.
+    Question(questions::Action),
+    /// An operator.
+    Operator(operator::Action),
 }
 
 /// Everything that may happen in a state.
@@ -42,6 +51,9 @@ pub(crate) fn actions(model: &HoldfastModel, state: &State, out: &mut Vec<Action
         delivery::actions(state, g, &mut |action| out.push(Action::Delivery(action)));
         alarms::object_actions(state, g, &mut |action| out.push(Action::Alarm(action)));
         objects::actions(state, g, &mut |action| out.push(Action::Object(action)));
+        callbacks::actions(state, g, &mut |action| out.push(Action::Callback(action)));
+        questions::actions(state, g, &mut |action| out.push(Action::Question(action)));
+        operator::actions(model, state, g, &mut |action| out.push(Action::Operator(action)));
     }
     objects::tenant_actions(state, &mut |action| out.push(Action::Object(action)));
     alarms::tenant_actions(model, state, &mut |action| out.push(Action::Alarm(action)));
@@ -57,5 +69,8 @@ pub(crate) fn perform(step: &mut Step<'_>, action: Action) {
         Action::Delivery(action) => delivery::perform(step, action),
         Action::Alarm(action) => alarms::perform(step, action),
         Action::Object(action) => objects::perform(step, action),
+        Action::Callback(action) => callbacks::perform(step, action),
+        Action::Question(action) => questions::perform(step, action),
+        Action::Operator(action) => operator::perform(step, action),
     }
 }

@@ -2,9 +2,10 @@
 //! apart, and compared at the end.
 
 use crate::HoldfastModel;
-use crate::state::{Driver, Edge, Fate, Outcome, Piece, State};
+use crate::config::Variant;
+use crate::state::{Driver, Edge, Fate, Generation, Outcome, Piece, State};
 use crate::step::Step;
-use crate::world::{content_of, head_status, length_of, tokens_of, usage_of};
+use crate::world::{content_of, head_status, length_of, operation_id, tokens_of, usage_of};
 use holdfast_core::meter::EndClass;
 use holdfast_core::policy::Owner;
 use holdfast_core::reservation::{SourceEnd, UpstreamEnd};
@@ -29,11 +30,21 @@ pub enum Action {
         /// How.
         outcome: Outcome,
     },
+    /// An operation ends whose socket is gone.
+    EndsUnseen {
+        /// Which request.
+        g: usize,
+        /// Which attempt's operation.
+        attempt: u8,
+        /// How.
+        fate: Fate,
+    },
 }
 
 pub(crate) fn actions(model: &HoldfastModel, state: &State, g: usize, may: &mut dyn FnMut(Action)) {
     let generation = &state.generations[g];
     let variant = &model.config.variants[state.variant];
+    unseen_actions(generation, variant, g, may);
     let Some(driver) = generation.driver().filter(|driver| driver.outcome.is_none() && !driver.told) else { return };
     if !driver.answered && variant.streaming {
         may(Action::Answers { g });
@@ -53,13 +64,34 @@ pub(crate) fn actions(model: &HoldfastModel, state: &State, g: usize, may: &mut 
     }
 }
 
+/// Work that outlives its socket goes on without it.
+fn unseen_actions(generation: &Generation, variant: &Variant, g: usize, may: &mut dyn FnMut(Action)) {
+    let attempts = generation.attempt();
+    let connected = generation.driver().is_some_and(|driver| !driver.told && driver.outcome.is_none());
+    for attempt in (0..=attempts).filter(|attempt| *attempt < attempts || !connected) {
+        let runs = generation.operation(attempt).is_some_and(|operation| operation.fate == Fate::Running);
+        for fate in variant.unseen.iter().filter(|_| runs) {
+            may(Action::EndsUnseen { g, attempt, fate: *fate });
+        }
+    }
+}
+
 pub(crate) fn perform(step: &mut Step<'_>, action: Action) {
-    let (Action::Answers { g } | Action::Sends { g } | Action::Ends { g, .. }) = action;
+    if let Action::EndsUnseen { g, attempt, fate } = action {
+        if let Some(operation) = step.generation(g).operation_mut(attempt) {
+            operation.fate = fate;
+        }
+        return step.calls_back(g, attempt);
+    }
+    let (Action::Answers { g } | Action::Sends { g } | Action::Ends { g, .. } | Action::EndsUnseen { g, .. }) = action;
     match action {
         Action::Answers { .. } => step.answers(g),
         Action::Sends { .. } => step.sends(g),
         Action::Ends { outcome, .. } => step.ends(g, outcome),
+        Action::EndsUnseen { .. } => {}
     }
+    let attempt = step.state.generations[g].attempt();
+    step.calls_back(g, attempt);
     let in_object = step.variant().owner == Owner::Object;
     if in_object {
         let now = step.now();
@@ -69,6 +101,13 @@ pub(crate) fn perform(step: &mut Step<'_>, action: Action) {
 }
 
 impl Step<'_> {
+    /// The call goes out.
+    pub(crate) fn provider_is_called(&mut self, g: usize) {
+        let provider = &mut self.generation(g).provider;
+        provider.dispatches += 1;
+        provider.fate = Fate::Running;
+    }
+
     fn answers(&mut self, g: usize) {
         if let Some(driver) = self.generation(g).driver_mut() {
             (driver.answered, driver.response_waits) = (true, true);
@@ -88,7 +127,9 @@ impl Step<'_> {
     fn ends(&mut self, g: usize, outcome: Outcome) {
         let streaming = self.variant().streaming;
         let generation = self.generation(g);
+        let before = generation.provider.fate;
         generation.provider.fate = match outcome {
+            _ if before != Fate::Running => before,
             Outcome::Complete(reported) => Fate::Completed(reported),
             Outcome::Refused | Outcome::Failed => Fate::Unbilled,
             Outcome::Unsent => Fate::NotReached,
@@ -144,6 +185,8 @@ pub(crate) fn end_of(step: &Step<'_>, g: usize, driver: &Driver, outcome: Outcom
         head: status.map(crate::object::head),
         error_envelope: matches!(outcome, Outcome::Refused | Outcome::Failed),
         usage,
+        operation_id: (driver.answered && variant.capabilities.outlives_socket())
+            .then(|| operation_id(step.state.generations[g].attempt())),
         ..UpstreamEnd::by(source)
     };
     let whole_body = matches!(outcome, Outcome::Refused | Outcome::Failed | Outcome::Gateway)
