@@ -67,7 +67,12 @@ pub struct Variant {
     pub operator_actions: u8,
     /// Jumps of the clock beside those of the run.
     pub more_jumps: u8,
-    /// Faults that a history has at most, whatever the run allows: two requests alone make many states.
+    /// The sweep comes after everything, a lease is one tick, and the clock jumps sooner: for what happens once the
+    /// driver is gone.
+    pub brief: bool,
+    /// Faults fewer than the run allows: two requests alone make many states.
+    pub fewer_faults: u8,
+    /// Faults that a history has at most, whatever the run allows.
     pub faults_max: u8,
 }
 
@@ -169,6 +174,8 @@ pub struct Config {
     pub edge_reads_ahead: bool,
     /// The tenant's alarm may be lost like an object's.
     pub sweep_may_be_lost: bool,
+    /// An object's alarm may be lost while a posting that follows the resolution is on its way.
+    pub alarm_may_be_lost_after_resolution: bool,
     /// What is broken on purpose.
     pub bug: Option<Bug>,
 }
@@ -190,6 +197,7 @@ impl Config {
             start_grace_ticks: 1,
             edge_reads_ahead: false,
             sweep_may_be_lost: false,
+            alarm_may_be_lost_after_resolution: false,
             bug: None,
         }
     }

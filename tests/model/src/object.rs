@@ -13,7 +13,7 @@ use holdfast_core::meter::EndClass;
 use holdfast_core::policy::Terms;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{
-    Aggregate, Command, Effect, Lifecycle, Reply, Reservation, ResponseHead, SourceEnd, Transition, UpstreamEnd,
+    Aggregate, Command, Effect, Lifecycle, Reply, ResponseHead, SourceEnd, Transition, UpstreamEnd,
 };
 use std::sync::Arc;
 

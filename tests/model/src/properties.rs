@@ -161,7 +161,8 @@ fn nothing_live_is_released(model: &HoldfastModel, state: &State, g: usize) -> b
         return !applied;
     }
     let bills = |operation: &Provider| !matches!(operation.fate, Fate::Idle | Fate::NotReached | Fate::Unbilled);
-    authored.all(|posting| posting.reason.leaves_outcome_open()) || !generation.operations().any(bills)
+    let by_word = authored.all(|posting| posting.reason.leaves_outcome_open());
+    by_word || contradicts_itself(model, state) || !generation.operations().any(bills)
 }
 
 /// Each row of the outbox is on its way or applied: none is forgotten, and none is refused for good.
@@ -316,8 +317,7 @@ fn settled_at_least(model: &HoldfastModel, state: &State, generation: &Generatio
     if !live.lifecycle.is_terminal() {
         return billed == 0 || live.attempts().any(|attempt| attempt.submitted_at.is_some());
     }
-    let lies = model.config.variants[state.variant].callbacks.contains(&Said::Contradiction);
-    if decided_by_operator(live) || lies {
+    if decided_by_operator(live) || contradicts_itself(model, state) {
         return true;
     }
     let most = live.terms.hold.get() + live.extended.get();
@@ -334,6 +334,11 @@ fn settled_at_least(model: &HoldfastModel, state: &State, generation: &Generatio
             by_rule || billed == 0
         }
     }
+}
+
+/// A provider that says two things is believed in what it said first: nobody can be right by its second word.
+fn contradicts_itself(model: &HoldfastModel, state: &State) -> bool {
+    model.config.variants[state.variant].callbacks.contains(&Said::Contradiction)
 }
 
 /// Whether what is charged stands on an operator's word.

@@ -441,7 +441,10 @@ impl State {
             variant,
             now: crate::world::START,
             jumps: config.jumps + route.more_jumps,
-            faults: Faults { total: config.faults.total.min(route.faults_max), ..config.faults },
+            faults: Faults {
+                total: config.faults.total.saturating_sub(route.fewer_faults).min(route.faults_max),
+                ..config.faults
+            },
             tenant: Tenant { rows: Arc::default(), alarm: None, armed: Armed::Unknown },
             generations: vec![
                 Generation { client, operator: route.operator_actions, ..Generation::default() };

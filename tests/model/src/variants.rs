@@ -62,6 +62,8 @@ impl Variant {
             operations: Vec::new(),
             operator_actions: 0,
             more_jumps: 0,
+            brief: false,
+            fewer_faults: 0,
             faults_max: u8::MAX,
             outcomes: vec![Outcome::Complete(Reported::Streamed), Outcome::Refused],
         }
@@ -101,7 +103,7 @@ impl Variant {
     #[must_use]
     pub fn outliving(self, capabilities: Capabilities, unseen: &[Fate], observation_ticks: u64) -> Self {
         let callbacks = if capabilities.callback { vec![Said::Truth] } else { Vec::new() };
-        Self { capabilities, unseen: unseen.to_vec(), callbacks, observation_ticks, ..self }
+        Self { capabilities, unseen: unseen.to_vec(), callbacks, observation_ticks, brief: true, ..self }
     }
 
     /// The same, with such a rule for an open outcome.
@@ -130,7 +132,8 @@ pub(crate) fn all() -> Vec<Variant> {
 
 /// The socket is the only lever.
 fn driven() -> Vec<Variant> {
-    let two = |requests, name| Variant { requests, faults_max: 1, ..Variant::object(name).ending(&[Outcome::Refused]) };
+    let two =
+        |requests, name| Variant { requests, fewer_faults: 1, ..Variant::object(name).ending(&[Outcome::Refused]) };
     vec![
         Variant::object("object: every end").ending(&ENDS),
         Variant::object("object: cancel at once").cancelling(0).client(1, 0, 1),
@@ -209,7 +212,7 @@ fn provider_speaks() -> Vec<Variant> {
             .ending(&COMPLETES)
             .outliving(CANCEL_AND_STATUS, &[COMPLETES_UNSEEN], 2)
             .client(0, 0, 1),
-        Variant { faults_max: 1, slow_provider: true, ..Variant::object("cancel at the disconnect, and callback") }
+        Variant { faults_max: 1, ..Variant::object("cancel at the disconnect, and callback") }
             .ending(&COMPLETES)
             .outliving(CANCEL_AND_CALLBACK, &[COMPLETES_UNSEEN], 1)
             .cancelling(0)

@@ -29,6 +29,8 @@ pub const HOLD: u64 = BODY_BYTES + OUTPUT_TOKENS;
 /// Output tokens of a usage above the hold.
 pub const TOKENS_ABOVE_HOLD: u64 = 5_000;
 const KEY: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+/// Ticks within which everything but a sweep has happened.
+const SWEEP_AFTER_ALL: u64 = 600;
 const PATH: &str = "/v1/chat/completions";
 const TERMINAL_BYTES: u64 = 50;
 const BODY_PIECE_BYTES: u64 = 90;
@@ -69,7 +71,7 @@ impl Setting {
                     "max_output_tokens":{OUTPUT_TOKENS},"lease_ms":{},"first_byte_ms":{},"idle_ms":{},"total_ms":{},
                     "observation_ms":{},"retention_s":3600}}]}}]"#,
             ms(variant.grace_ticks),
-            ms(config.lease_ticks),
+            ms(if variant.brief { 1 } else { config.lease_ticks }),
             ms(config.silence_ticks),
             ms(config.silence_ticks),
             ms(config.total_ticks),
@@ -80,7 +82,7 @@ impl Setting {
             // One piece waits for the next one, or for the timer.
             batch_bytes: config.piece_bytes + 1,
             heartbeat_ms: TICK_MS,
-            start_grace_ms: ms(config.start_grace_ticks),
+            start_grace_ms: ms(if variant.brief { SWEEP_AFTER_ALL } else { config.start_grace_ticks }),
             ..Limits::default()
         };
         Self { tenant, providers, limits }
