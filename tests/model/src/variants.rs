@@ -212,7 +212,7 @@ fn provider_speaks() -> Vec<Variant> {
             .ending(&COMPLETES)
             .outliving(CANCEL_AND_STATUS, &[COMPLETES_UNSEEN], 2)
             .client(0, 0, 1),
-        Variant { faults_max: 1, ..Variant::object("cancel at the disconnect, and callback") }
+        Variant { faults_max: 0, ..Variant::object("cancel at the disconnect, and callback") }
             .ending(&COMPLETES)
             .outliving(CANCEL_AND_CALLBACK, &[COMPLETES_UNSEEN], 1)
             .cancelling(0)
@@ -229,7 +229,7 @@ fn retrying() -> Vec<Variant> {
     let again = |name| Variant { more_jumps: 1, ..Variant::object(name).ending(&COMPLETES_OR_BREAKS).retrying() };
     vec![
         Variant { faults_max: 1, ..again("retry: the first attempt died") },
-        Variant { faults_max: 1, ..again("retry: the first attempt completes late") }
+        Variant { faults_max: 0, more_jumps: 0, ..again("retry: the first attempt completes late") }
             .outliving(CALLBACK, &[COMPLETES_UNSEEN], 1)
             .ending(&BREAKS),
         Variant { faults_max: 1, tight_budget: true, ..again("retry: no credit for it") }.client(0, 0, 1),
@@ -244,9 +244,9 @@ fn operated() -> Vec<Variant> {
         ..Variant::object(name).ending(&BREAKS).outliving(CALLBACK, &[COMPLETES_UNSEEN], 1)
     };
     vec![
-        open("operator: ends an open hold")
-            .operated(&[Release, Finalize, Defer, Quarantine, Escalate, Correct, Refund], 3),
-        open("operator: repeats the call").retrying().operated(&[Retry, Defer, Release], 1),
+        open("operator: ends an open hold").operated(&[Release, Finalize, Defer, Correct, Refund], 2),
+        open("operator: keeps an open hold").operated(&[Quarantine, Escalate, Finalize, Release], 2),
+        Variant { unseen: Vec::new(), ..open("operator: repeats the call") }.retrying().operated(&[Retry, Defer], 1),
         Variant { faults_max: 0, ..Variant::object("operator: after the end").ending(&COMPLETES) }
             .operated(&[Correct, Refund, Charge, Release], 2),
         Variant { observation_ticks: 1, faults_max: 1, ..Variant::object("operator: and a zombie").at_edge() }
