@@ -94,3 +94,20 @@ bugs! {
     /// After a restart the object no longer hears that the client of an edge's driver has left.
     EdgeClientForgotten => p::POLICY,
 }
+
+impl Bug {
+    /// The variants in which it shows, by how their names begin: the search leaves out the others.
+    #[must_use]
+    pub(crate) const fn shows_in(self) -> &'static [&'static str] {
+        match self {
+            Self::ReleaseUnfenced | Self::RecordForgotten | Self::SlotFreedByBoth => &["expiry: re"],
+            Self::SettleLateTwice => &["expiry: release", "lookup and callback", "expiry: settle"],
+            Self::OverwriteTerminalLate => &["expiry: quarantine"],
+            Self::CorrectionIgnoresCharge => &["expiry: settle", "operator: after the end"],
+            Self::RetryWithoutExtension => &["retry"],
+            Self::ActionAppliedTwice | Self::StaleVersionAccepted => &["operator"],
+            Self::DropLateSignal => &["edge"],
+            _ => &["object", "edge", "two"],
+        }
+    }
+}

@@ -112,7 +112,9 @@ pub fn seek(config: Config, property: &'static str) -> (Option<Counterexample>, 
 /// Looks for the property that a planted bug must break.
 #[must_use]
 pub fn hunt(bug: Bug) -> (Option<Counterexample>, Outcome) {
-    seek(Config { bug: Some(bug), ..Config::hunt() }, bug.violates())
+    let mut config = Config { bug: Some(bug), ..Config::hunt() };
+    config.variants.retain(|variant| bug.shows_in().iter().any(|name| variant.name.starts_with(name)));
+    seek(config, bug.violates())
 }
 
 fn run(config: Config, threads: usize, finish: HasDiscoveries, progress: &mut dyn FnMut(usize, Duration)) -> Outcome {

@@ -158,8 +158,7 @@ fn expiring() -> Vec<Variant> {
     };
     let failing = |name| Variant { unseen: vec![COMPLETES_UNSEEN, Fate::Unbilled], ..open(name) };
     vec![
-        failing("expiry: default"),
-        failing("expiry: quarantine").expiring(OnExpiry::Quarantine),
+        failing("expiry: quarantine"),
         Variant { slot_on_expiry: SlotOnExpiry::Release, ..open("expiry: reduce, free the slot") }
             .expiring(OnExpiry::ReduceHold),
         Variant { watch_ticks: 20, more_jumps: 2, ..open("expiry: release and watch") }
@@ -190,7 +189,7 @@ fn provider_speaks() -> Vec<Variant> {
         ),
         says(
             &[Said::Truth, Said::Contradiction],
-            Variant::object("callback: contradicts itself")
+            Variant { fewer_faults: 1, ..Variant::object("callback: contradicts itself") }
                 .ending(&COMPLETES_OR_BREAKS)
                 .outliving(CALLBACK, &[COMPLETES_UNSEEN], 1)
                 .expiring(OnExpiry::Quarantine),
@@ -228,7 +227,7 @@ fn provider_speaks() -> Vec<Variant> {
 fn retrying() -> Vec<Variant> {
     let again = |name| Variant { more_jumps: 1, ..Variant::object(name).ending(&COMPLETES_OR_BREAKS).retrying() };
     vec![
-        Variant { faults_max: 1, ..again("retry: the first attempt died") },
+        Variant { faults_max: 1, ..again("retry: the first attempt died") }.client(0, 0, 1),
         Variant { faults_max: 0, more_jumps: 0, ..again("retry: the first attempt completes late") }
             .outliving(CALLBACK, &[COMPLETES_UNSEEN], 1)
             .ending(&BREAKS),
@@ -249,7 +248,7 @@ fn operated() -> Vec<Variant> {
         Variant { unseen: Vec::new(), ..open("operator: repeats the call") }.retrying().operated(&[Retry, Defer], 1),
         Variant { faults_max: 0, ..Variant::object("operator: after the end").ending(&COMPLETES) }
             .operated(&[Correct, Refund, Charge, Release], 2),
-        Variant { observation_ticks: 1, faults_max: 1, ..Variant::object("operator: and a zombie").at_edge() }
+        Variant { observation_ticks: 1, faults_max: 0, ..Variant::object("operator: and a zombie").at_edge() }
             .ending(&COMPLETES)
             .operated(&[Release, Correct], 1),
     ]

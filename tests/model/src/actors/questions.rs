@@ -257,7 +257,6 @@ impl Step<'_> {
 
     fn hold_is_extended(&mut self, g: usize, epoch: u32) {
         let attempt = world::attempt(usize::try_from(epoch).unwrap_or(0) * 16 + g);
-        let before = self.aggregate(g);
         match self.apply(g, &Command::HoldExtended { epoch, attempt }) {
             Ok(Reply::Started { epoch }) => {
                 let generation = self.generation(g);
@@ -267,10 +266,7 @@ impl Step<'_> {
                 generation.object.last_append_at = None;
                 self.start_driver(g, epoch);
             }
-            answer => {
-                let stopped = before.live().is_some_and(|live| live.attempt.abort.is_some());
-                self.hit_if(answer == Ok(Reply::Done) && stopped, Probe::RetryNotNeeded);
-            }
+            answer => self.hit_if(answer == Ok(Reply::Done), Probe::RetryNotNeeded),
         }
     }
 }
