@@ -225,7 +225,7 @@ impl Reservation {
     /// What an end tells about the attempt, whatever follows from it.
     pub(super) fn learn(&mut self, end: &UpstreamEnd, now: UnixMillis) {
         let attempt = &mut self.attempt;
-        attempt.operation_id = end.operation_id.clone().or(attempt.operation_id.take());
+        attempt.operation_id = attempt.operation_id.take().or(end.operation_id.clone());
         attempt.finish_reason = end.finish_reason.clone().or(attempt.finish_reason.take());
         attempt.responded_at = attempt.responded_at.or(end.head.as_ref().map(|_| now));
     }

@@ -8,8 +8,9 @@
 //! |---|---|---|
 //! | the same event id | the recorded answer | as recorded |
 //! | no attempt of that operation | recorded, for review | `quarantined` |
+//! | an end of an attempt that was never sent | recorded, for review | `quarantined` |
 //! | still processing, after the end or of an older attempt | recorded | `ignored` |
-//! | still processing | noted; the search goes on | `processed_without_duplicate_effects` |
+//! | still processing, while its outcome is searched or watched | noted; the search goes on | `processed_without_duplicate_effects` |
 //! | a weaker source than what is known | recorded | `ignored` |
 //! | the same as what is known | recorded | `processed_without_duplicate_effects` |
 //! | as strong as what is known, and different | disputed: no rule prefers one of two equals | `quarantined` |
@@ -21,7 +22,7 @@
 //! | end with usage, after a release by expiry | `late_settlement` | `corrective_action_initiated` |
 //! | end with usage that costs something else, after any other resolution | `correction` | `corrective_action_initiated` |
 //! | end without usage, after a release | cannot be priced: for review | `quarantined` |
-//! | anything after a compensation | recorded | `ignored` |
+//! | news after a compensation | recorded | `ignored` |
 
 use super::attempt::{Accounted, Attempt, Reported};
 use super::command::{Effect, Reply, Transition};
