@@ -104,6 +104,7 @@ impl Bug {
             Self::SettleLateTwice => &["expiry: release", "lookup and callback", "expiry: settle"],
             Self::OverwriteTerminalLate => &["expiry: quarantine"],
             Self::CorrectionIgnoresCharge => &["expiry: settle", "operator: after the end"],
+            Self::StaleEpochAccepted => &["retry: and a zombie"],
             Self::RetryWithoutExtension => &["retry"],
             Self::ActionAppliedTwice | Self::StaleVersionAccepted => &["operator"],
             Self::DropLateSignal => &["edge"],

@@ -57,6 +57,9 @@ impl Step<'_> {
         let woken = self.apply(g, &Command::Wake { driver_alive });
         let after = self.object(g).aggregate.live().map(|live| live.attempt.epoch());
         self.hit_if(woken.is_ok() && after != epoch, Probe::TakeOver);
+        // An incarnation whose driver is alive renews its lease; nobody takes over from it (design 7).
+        let drives = self.memory(g).driver.as_ref().is_some_and(|driver| driver_alive && Some(driver.epoch) == epoch);
+        self.check(!drives || after == epoch, p::LIVE);
     }
 
     /// The alarm: re-arm first, then bounded work.
@@ -227,7 +230,8 @@ impl Step<'_> {
 
     /// Starts the driver of an epoch: `submitted` is stored, then the provider is called.
     pub(crate) fn start_driver(&mut self, g: usize, epoch: u32) {
-        self.memory(g).driver = Some(Driver::new(epoch));
+        let attempt = self.state.generations[g].attempt();
+        self.memory(g).driver = Some(Driver::new(epoch, attempt));
         if self.apply(g, &Command::Submit { epoch }) == Ok(Reply::Continue) {
             self.provider_is_called(g);
         } else {

@@ -183,6 +183,8 @@ pub struct Question<Answer> {
 pub struct Driver {
     /// The epoch that it drives.
     pub epoch: u32,
+    /// The attempt that it drives, from zero.
+    pub attempt: u8,
     /// The provider's headers came.
     pub answered: bool,
     /// The headers wait for the first batch.
@@ -363,9 +365,10 @@ impl Object {
 impl Driver {
     /// A driver that has just called the provider.
     #[must_use]
-    pub const fn new(epoch: u32) -> Self {
+    pub const fn new(epoch: u32, attempt: u8) -> Self {
         Self {
             epoch,
+            attempt,
             answered: false,
             response_waits: false,
             unstored: Vec::new(),
@@ -407,11 +410,12 @@ impl Generation {
         u8::try_from(self.earlier.len()).unwrap_or(u8::MAX)
     }
 
-    /// The driver, wherever it lives, as long as it holds its socket to the provider.
+    /// The driver of the attempt of now, wherever it lives, as long as it holds its socket to the provider. A zombie of an
+    /// earlier one hears no more than it has heard.
     #[must_use]
     pub fn driver(&self) -> Option<&Driver> {
         match &self.edge {
-            Edge::Driving(driver) => Some(driver),
+            Edge::Driving(driver) if self.earlier.is_empty() => Some(driver),
             _ => self.object.memory.as_ref().and_then(|memory| memory.driver.as_ref()),
         }
     }
@@ -419,7 +423,7 @@ impl Generation {
     /// The same, to change it.
     pub fn driver_mut(&mut self) -> Option<&mut Driver> {
         match &mut self.edge {
-            Edge::Driving(driver) => Some(driver),
+            Edge::Driving(driver) if self.earlier.is_empty() => Some(driver),
             _ => self.object.memory.as_mut().and_then(|memory| memory.driver.as_mut()),
         }
     }

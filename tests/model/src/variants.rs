@@ -231,6 +231,9 @@ fn retrying() -> Vec<Variant> {
         Variant { faults_max: 0, more_jumps: 0, ..again("retry: the first attempt completes late") }
             .outliving(CALLBACK, &[COMPLETES_UNSEEN], 1)
             .ending(&BREAKS),
+        Variant { observation_ticks: 1, fewer_faults: 1, brief: true, ..again("retry: and a zombie at the edge") }
+            .at_edge()
+            .ending(&COMPLETES),
         Variant { faults_max: 1, tight_budget: true, ..again("retry: no credit for it") }.client(0, 0, 1),
     ]
 }

@@ -304,7 +304,7 @@ impl Step<'_> {
             Some(epoch) => {
                 self.provider_is_called(target);
                 self.generation(g).client.connected = true;
-                self.generation(g).edge = Edge::Driving(Driver::new(epoch));
+                self.generation(g).edge = Edge::Driving(Driver::new(epoch, 0));
             }
             // Somebody else drives, or nobody knows who: the log is followed.
             None => {
@@ -461,8 +461,6 @@ impl Step<'_> {
         let ended_here =
             aggregate.live().is_some_and(|live| live.lifecycle.is_terminal() && live.attempt.epoch() == epoch);
         if !ended_here || self.bug(Bug::OverwriteTerminal) {
-            let mut pieces = self.new_pieces(g, driver)?;
-            pieces.extend(last);
             let asked = if self.bug(Bug::EndRecordedAsAppend) {
                 Command::Append { epoch, bytes: 0 }
             } else {
@@ -472,6 +470,8 @@ impl Step<'_> {
                 self.check(matches!(asked, Command::End { .. }), p::RECORDED);
                 return Err(refusal);
             }
+            let mut pieces = self.new_pieces(g, driver)?;
+            pieces.extend(last);
             self.end(g, epoch, end, driver.response_waits, pieces)?;
         }
         self.edge_client_left(g);

@@ -3,9 +3,9 @@
 
 use crate::HoldfastModel;
 use crate::config::Variant;
-use crate::state::{Driver, Edge, Fate, Generation, Outcome, Piece, State};
+use crate::state::{Driver, Fate, Generation, Outcome, Piece, State};
 use crate::step::Step;
-use crate::world::{content_of, head_status, length_of, operation_id, tokens_of, usage_of};
+use crate::world::{head_status, length_of, operation_id, tokens_streamed, usage_of};
 use holdfast_core::meter::EndClass;
 use holdfast_core::policy::Owner;
 use holdfast_core::reservation::{SourceEnd, UpstreamEnd};
@@ -171,22 +171,14 @@ pub(crate) fn end_of(step: &Step<'_>, g: usize, driver: &Driver, outcome: Outcom
     };
     let status = head_status(outcome).or_else(|| driver.answered.then_some(200));
     let usage = match outcome {
-        Outcome::Complete(reported) => {
-            let generation = &step.state.generations[g];
-            let seen = match &generation.edge {
-                Edge::Driving(_) | Edge::Ended(_) => generation.visible_to_edge_client(driver),
-                _ => generation.visible_to_object_readers(),
-            };
-            usage_of(reported, tokens_of(variant, content_of(&seen)))
-        }
+        Outcome::Complete(reported) => usage_of(reported, tokens_streamed(step, g, driver.attempt)),
         _ => None,
     };
     let end = UpstreamEnd {
         head: status.map(crate::object::head),
         error_envelope: matches!(outcome, Outcome::Refused | Outcome::Failed),
         usage,
-        operation_id: (driver.answered && variant.capabilities.outlives_socket())
-            .then(|| operation_id(step.state.generations[g].attempt())),
+        operation_id: (driver.answered && variant.capabilities.outlives_socket()).then(|| operation_id(driver.attempt)),
         ..UpstreamEnd::by(source)
     };
     let whole_body = matches!(outcome, Outcome::Refused | Outcome::Failed | Outcome::Gateway)
