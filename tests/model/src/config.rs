@@ -170,8 +170,6 @@ pub struct Config {
     pub total_ticks: u64,
     /// An admission whose generation was not seen is looked into after so many ticks.
     pub start_grace_ticks: u64,
-    /// A driver at the edge that waits for its object reads on meanwhile: more than one batch may be lost with it.
-    pub edge_reads_ahead: bool,
     /// The tenant's alarm may be lost like an object's.
     pub sweep_may_be_lost: bool,
     /// An object's alarm may be lost while a posting that follows the resolution is on its way.
@@ -195,7 +193,6 @@ impl Config {
             silence_ticks: 2,
             total_ticks: 3,
             start_grace_ticks: 1,
-            edge_reads_ahead: false,
             sweep_may_be_lost: false,
             alarm_may_be_lost_after_resolution: false,
             bug: None,

@@ -211,7 +211,7 @@ fn provider_speaks() -> Vec<Variant> {
             .ending(&COMPLETES)
             .outliving(CANCEL_AND_STATUS, &[COMPLETES_UNSEEN], 2)
             .client(0, 0, 1),
-        Variant { faults_max: 0, ..Variant::object("cancel at the disconnect, and callback") }
+        Variant { faults_max: 0, slow_provider: true, ..Variant::object("cancel at the disconnect, and callback") }
             .ending(&COMPLETES)
             .outliving(CANCEL_AND_CALLBACK, &[COMPLETES_UNSEEN], 1)
             .cancelling(0)
@@ -230,6 +230,9 @@ fn retrying() -> Vec<Variant> {
         Variant { faults_max: 1, ..again("retry: the first attempt died") }.client(0, 0, 1),
         Variant { faults_max: 0, more_jumps: 0, ..again("retry: the first attempt completes late") }
             .outliving(CALLBACK, &[COMPLETES_UNSEEN], 1)
+            .ending(&BREAKS),
+        Variant { faults_max: 1, more_jumps: 0, ..again("retry: the answer about the hold is lost") }
+            .outliving(CALLBACK, &[], 1)
             .ending(&BREAKS),
         Variant { observation_ticks: 1, fewer_faults: 1, brief: true, ..again("retry: and a zombie at the edge") }
             .at_edge()

@@ -44,7 +44,7 @@ fn the_alarm_of_an_object_is_not_lost_after_the_resolution() {
 /// its end costs the bound of its terms, and that is enough.
 #[test]
 fn a_driver_at_the_edge_may_read_ahead() {
-    let config = Config { edge_reads_ahead: true, pieces: 2, ..only(&["edge: observed"], Config::default_test()) };
+    let config = Config { pieces: 2, ..only(&["edge: observed"], Config::default_test()) };
     holds(config, properties::AT_LEAST);
 }
 

@@ -49,11 +49,8 @@ pub(crate) fn actions(model: &HoldfastModel, state: &State, g: usize, may: &mut 
     if !driver.answered && variant.streaming {
         may(Action::Answers { g });
     }
-    // What a driver at the edge has received and not stored is at most a batch, if it does not read on while it waits.
-    let batch_bytes = model.settings[state.variant].limits.batch_bytes;
-    let fits = length_of(&driver.unstored) + model.config.piece_bytes <= batch_bytes;
-    let takes_in = fits || variant.owner == Owner::Object || model.config.edge_reads_ahead;
-    if driver.answered && generation.provider.sent < model.config.pieces && takes_in {
+    // A driver at the edge that waits for its object reads on meanwhile: more than a batch may be lost with it.
+    if driver.answered && generation.provider.sent < model.config.pieces {
         may(Action::Sends { g });
     }
     for outcome in &variant.outcomes {
