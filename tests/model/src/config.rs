@@ -172,8 +172,8 @@ pub struct Config {
     pub start_grace_ticks: u64,
     /// The tenant's alarm may be lost like an object's.
     pub sweep_may_be_lost: bool,
-    /// An object's alarm may be lost while a posting that follows the resolution is on its way.
-    pub alarm_may_be_lost_after_resolution: bool,
+    /// Somebody looks at a generation once more after its hold was resolved: a client or an operator. The sweep does not.
+    pub looked_at_after_resolution: bool,
     /// What is broken on purpose.
     pub bug: Option<Bug>,
 }
@@ -194,7 +194,7 @@ impl Config {
             total_ticks: 3,
             start_grace_ticks: 1,
             sweep_may_be_lost: false,
-            alarm_may_be_lost_after_resolution: false,
+            looked_at_after_resolution: true,
             bug: None,
         }
     }

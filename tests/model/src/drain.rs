@@ -36,13 +36,17 @@ pub(crate) fn converges(model: &HoldfastModel, state: &State) -> bool {
 
 fn ends(model: &HoldfastModel, state: State) -> bool {
     let mut step = Step { model, state, deaf: false, draining: true };
+    let mut looked = !model.config.looked_at_after_resolution;
     for _ in 0..STEPS_MAX {
         let over = is_over(model, &step.state);
         let receipts = step.state.generations.iter().all(|generation| generation.object.undelivered().is_empty());
         if over && receipts {
             return agrees(model, &step.state);
         }
-        if !step.advance() {
+        if step.advance() {
+            continue;
+        }
+        if std::mem::replace(&mut looked, true) || !step.is_looked_at() {
             // An object that has lost its alarm after the tenant applied its posting: nobody asks it any more, so the
             // receipt stays away. The books are right all the same.
             return over && agrees(model, &step.state);
@@ -74,6 +78,21 @@ impl Step<'_> {
         let Some(next) = alarms.chain(self.state.tenant.alarm).min() else { return false };
         self.state.now = next;
         true
+    }
+
+    /// A generation whose hold is resolved, and who has something left to deliver, is looked at: that repairs its alarm.
+    /// False when there is none.
+    fn is_looked_at(&mut self) -> bool {
+        let mut looked_at = false;
+        for g in 0..self.state.generations.len() {
+            let hold = self.state.tenant.rows.hold(&self.model.identities[g].reservation);
+            let resolved = hold.is_some_and(|hold| hold.state != HoldState::Open);
+            if resolved && !self.state.generations[g].object.undelivered().is_empty() {
+                self.call(g);
+                looked_at = true;
+            }
+        }
+        looked_at
     }
 
     fn object_alarm(&self, g: usize) -> Option<holdfast_core::time::UnixMillis> {

@@ -34,9 +34,8 @@ fn the_alarm_of_a_tenant_is_not_lost() {
 /// The sweep asks after open holds. Once a hold is resolved, what follows it (an overage, a late settlement, a correction)
 /// stands in the outbox alone: with the object's alarm gone, nobody delivers it until somebody calls the object.
 #[test]
-fn the_alarm_of_an_object_is_not_lost_after_the_resolution() {
-    let config =
-        Config { alarm_may_be_lost_after_resolution: true, ..only(&["expiry: release"], Config::default_test()) };
+fn somebody_looks_at_a_generation_that_has_lost_its_alarm_after_the_resolution() {
+    let config = Config { looked_at_after_resolution: false, ..only(&["expiry: release"], Config::default_test()) };
     is_violated(config, properties::DRAINS);
 }
 

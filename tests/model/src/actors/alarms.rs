@@ -49,7 +49,7 @@ pub enum Action {
     StepsBack,
 }
 
-pub(crate) fn object_actions(model: &HoldfastModel, state: &State, g: usize, may: &mut dyn FnMut(Action)) {
+pub(crate) fn object_actions(state: &State, g: usize, may: &mut dyn FnMut(Action)) {
     let Some(at) = state.generations[g].object.alarm else { return };
     let due = at <= state.now;
     let fault = state.faults.allow(Fault::Alarm);
@@ -58,20 +58,11 @@ pub(crate) fn object_actions(model: &HoldfastModel, state: &State, g: usize, may
     }
     if due && fault {
         may(Action::RingsTwice { g });
-        if model.config.alarm_may_be_lost_after_resolution || is_looked_after(model, state, g) {
-            may(Action::IsLost { g });
-        }
+        may(Action::IsLost { g });
     }
     if !due && fault {
         may(Action::RingsEarly { g });
     }
-}
-
-/// Whether somebody notices that the object has lost its alarm: the sweep asks after open holds alone.
-fn is_looked_after(model: &HoldfastModel, state: &State, g: usize) -> bool {
-    let hold = state.tenant.rows.hold(&model.identities[g].reservation);
-    let open = hold.is_some_and(|hold| hold.state == HoldState::Open);
-    open || state.generations[g].object.undelivered().is_empty()
 }
 
 pub(crate) fn tenant_actions(model: &HoldfastModel, state: &State, may: &mut dyn FnMut(Action)) {

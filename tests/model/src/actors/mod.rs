@@ -49,7 +49,7 @@ pub(crate) fn actions(model: &HoldfastModel, state: &State, out: &mut Vec<Action
         driver::actions(state, g, &mut |action| out.push(Action::Driver(action)));
         provider::actions(model, state, g, &mut |action| out.push(Action::Provider(action)));
         delivery::actions(state, g, &mut |action| out.push(Action::Delivery(action)));
-        alarms::object_actions(model, state, g, &mut |action| out.push(Action::Alarm(action)));
+        alarms::object_actions(state, g, &mut |action| out.push(Action::Alarm(action)));
         objects::actions(state, g, &mut |action| out.push(Action::Object(action)));
         callbacks::actions(state, g, &mut |action| out.push(Action::Callback(action)));
         questions::actions(state, g, &mut |action| out.push(Action::Question(action)));
