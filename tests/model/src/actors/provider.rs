@@ -89,7 +89,8 @@ pub(crate) fn perform(step: &mut Step<'_>, action: Action) {
     }
     let attempt = step.state.generations[g].attempt();
     step.calls_back(g, attempt);
-    let in_object = step.variant().owner == Owner::Object;
+    // A further attempt is the object's, also where an edge drove the first.
+    let in_object = step.variant().owner == Owner::Object || attempt > 0;
     if in_object {
         let now = step.now();
         step.memory(g).received_at = Some(now);
