@@ -12,7 +12,7 @@ use crate::ids::AttemptId;
 use crate::ledger::ReasonCode;
 use crate::meter::EndClass;
 use crate::money::Micros;
-use crate::policy::SlotOnExpiry;
+use crate::policy::{Owner, SlotOnExpiry};
 use crate::reconcile::{
     Action, Circumstances, CompletionEvidence, Decision, DriverEvidence, Evidence, ExecutionEvidence, FinalizeBasis,
     LeaseEvidence, LedgerEvidence, Outcome, OwnerEvidence, Phase, ReleaseBasis, UsageEvidence, decide,
@@ -341,7 +341,10 @@ impl Reservation {
             transition.effects.extend(effect);
             return Ok(transition);
         }
-        let ended = core::mem::replace(&mut next.attempt, Attempt::prepared(id.clone(), epoch, &self.terms, now));
+        let mut further = Attempt::prepared(id.clone(), epoch, &self.terms, now);
+        // The object starts it and drives it, also where an edge drove the first: that one's request is gone.
+        further.lease.owner = Owner::Object;
+        let ended = core::mem::replace(&mut next.attempt, further);
         next.past_attempts.push(ended);
         next.reconciliation = None;
         next.head = None;

@@ -441,7 +441,7 @@ impl Facts {
         if self.search.is_some() {
             return self.wake_search(now);
         }
-        let here = driver_alive && self.terms.owner == Owner::Object;
+        let here = driver_alive && self.object_drives();
         if !here && now >= self.lease_end(log) {
             self.away_since = self.away_since.or(Some(now));
             self.ever_away = true;
@@ -458,6 +458,11 @@ impl Facts {
             self.sees(now);
         }
         if renews { "done" } else { "done=" }.into()
+    }
+
+    /// An edge drives the first attempt at most.
+    fn object_drives(&self) -> bool {
+        self.terms.owner == Owner::Object || !self.past.is_empty()
     }
 
     fn lease_end(&self, log: &LogFacts) -> u64 {

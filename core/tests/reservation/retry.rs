@@ -5,7 +5,7 @@
 use super::world::*;
 use holdfast_core::ledger::ReasonCode;
 use holdfast_core::meter::EndClass;
-use holdfast_core::policy::{ATTEMPTS_MAX, OnExpiry, OnInterruption, Terms};
+use holdfast_core::policy::{ATTEMPTS_MAX, OnExpiry, OnInterruption, Owner, Terms};
 use holdfast_core::reconcile::Outcome;
 use holdfast_core::reservation::{
     Command, Effect, Operation, Reply, Report, SourceEnd, Subject, UpstreamEnd, UpstreamState,
@@ -94,6 +94,20 @@ fn a_lost_extension_is_asked_for_again() {
     assert_eq!((&world.aggregate, world.live().hold()), (&before, micros(2 * HOLD)));
     world.take(&Command::Submit { epoch: 3 }).unwrap();
     assert_eq!(world.say(&extended(3, 2)), "again=", "later too");
+}
+
+/// The object starts a further attempt, so it is the object's to drive, also where an edge drove the first: while its
+/// driver lives, the lease is renewed and nobody takes over (design 7; invariants 4 and 12).
+#[test]
+fn a_further_attempt_is_driven_by_the_object() {
+    for owner in [Owner::Object, Owner::Edge] {
+        let mut world = second(&Terms { owner, ..retries() });
+        assert_eq!(world.live().attempt.lease.owner, Owner::Object, "{owner:?}");
+        for ms in [17_000, 25_000, 33_000] {
+            world.at(ms).take(&wake(true)).unwrap();
+            assert_eq!((world.epoch(), world.live().attempt.upstream), (3, UpstreamState::Processing), "{owner:?}");
+        }
+    }
 }
 
 /// What an older epoch writes is refused, whichever attempt it was of; each of the two speaks for itself.

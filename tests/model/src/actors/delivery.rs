@@ -1,0 +1,78 @@
+//! Settle messages between the two objects: late, twice, never; and their receipts.
+
+use crate::config::Fault;
+use crate::probes::Probe;
+use crate::state::{Sending, Settled, State};
+use crate::step::Step;
+
+/// What happens to a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The message reaches the tenant.
+    Arrives {
+        /// Which request.
+        g: usize,
+        /// The row of its outbox.
+        row: u8,
+        /// A copy of it is still on its way.
+        comes_again: bool,
+    },
+    /// The receipt reaches the object.
+    Receipt {
+        /// Which request.
+        g: usize,
+    },
+    /// The object waits in vain: the message or its receipt is lost, or late.
+    NoReceipt {
+        /// Which request.
+        g: usize,
+    },
+}
+
+pub(crate) fn actions(state: &State, g: usize, may: &mut dyn FnMut(Action)) {
+    let generation = &state.generations[g];
+    for row in &generation.settles {
+        may(Action::Arrives { g, row: *row, comes_again: false });
+        if state.faults.allow(Fault::Duplicate) {
+            may(Action::Arrives { g, row: *row, comes_again: true });
+        }
+    }
+    let Some(sending) = generation.object.memory.as_ref().and_then(|memory| memory.sending) else { return };
+    if sending.answer.is_some() {
+        may(Action::Receipt { g });
+    }
+    if state.faults.allow(Fault::Loss) {
+        may(Action::NoReceipt { g });
+    }
+}
+
+pub(crate) fn perform(step: &mut Step<'_>, action: Action) {
+    match action {
+        Action::Arrives { g, row, comes_again } => {
+            step.spend_if(comes_again, Fault::Duplicate);
+            if !comes_again {
+                step.generation(g).settles.remove(&row);
+            }
+            let posting = step.posting(g, row);
+            let answer = Settled::of(step.settle(&posting));
+            let memory = step.generation(g).object.memory.as_mut();
+            if let Some(sending) = memory.and_then(|memory| memory.sending.as_mut())
+                && sending.row == row
+            {
+                sending.answer.get_or_insert(answer);
+            }
+        }
+        Action::Receipt { g } => {
+            if let Some(sending @ Sending { answer: Some(answer), .. }) = step.memory(g).sending.take() {
+                step.acknowledge(g, sending, answer);
+            }
+        }
+        Action::NoReceipt { g } => {
+            step.state.faults.spend(Fault::Loss);
+            if let Some(sending) = step.memory(g).sending.take() {
+                step.hit_if(sending.answer == Some(Settled::Applied), Probe::DeliveredAgain);
+                step.acknowledge(g, sending, Settled::Failed);
+            }
+        }
+    }
+}
