@@ -275,6 +275,7 @@ fn rotation_signs_by_both_secrets() {
     let hook = Hook::new(&world.simulator, &unique("rotation"), "200");
     let first = client.use_hook(&hook);
     run(&client);
+    hook.wait_for(&world.simulator, 1);
     let second = client.rotate_webhook_secret("");
     let shown = client.get("/v1/webhook").expect(200);
     assert!(!shown.text().contains("whsec_"), "a secret is shown once: {}", shown.text());
