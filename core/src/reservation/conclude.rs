@@ -1,7 +1,7 @@
 //! How an attempt ended, and what follows for lifecycle, hold and readers. A table, first match wins.
 
 use super::attempt::{AbortCause, Accounted, Reported};
-use super::{Attempt, Lifecycle, Reservation, ResponseHead, Settlement, UpstreamState};
+use super::{Lifecycle, Reservation, ResponseHead, Settlement, UpstreamState};
 use crate::dialect::{error_envelope, error_terminal};
 use crate::finding::Source;
 use crate::ledger::{Posting, ReasonCode};
@@ -146,18 +146,16 @@ impl Reservation {
         now: UnixMillis,
     ) -> Result<Conclusion, MoneyError> {
         let accounted = verdict.charge.then(|| self.accounted(end));
-        let usage = match (accounted, verdict.ended) {
+        let mut ended = self.clone();
+        ended.learn(end, now);
+        ended.account(accounted, verdict.ended.reason);
+        let usage = match (accounted, verdict.ended.reason) {
             // An operator gives the whole hold back; a route, all of it that nobody with authority speaks against.
-            (None, Ended { reason: ReasonCode::OperatorDecision, .. }) => None,
-            (None, Ended { reason: ReasonCode::ExpiredReleased | ReasonCode::ExpiredWatching, .. }) => {
-                self.exact_past_usage()?
-            }
+            (None, ReasonCode::OperatorDecision) => None,
+            (None, reason) if gives_up_estimates(reason) => ended.total_usage(ended.attempt.accounted)?,
             _ => self.total_usage(accounted)?,
         };
         let cost = usage.map_or(Ok(Micros::ZERO), |usage| self.charge_for(usage))?;
-        let mut ended = self.clone();
-        ended.learn(end, now);
-        ended.attempt.accounted = accounted.or(self.attempt.accounted);
         let postings = ended.resolving_postings(usage, cost, verdict.ended.reason, now);
         let settlement = if usage.is_some() { Settlement::Committed } else { Settlement::Released };
         let (head, terminal) = self.answer(end, &verdict, self.status(end));
@@ -172,11 +170,14 @@ impl Reservation {
         parts.try_fold(first, |sum, part| sum.plus(&part)).map(Some).map_err(|_| MoneyError)
     }
 
-    /// The usage of the attempts before the owning one that a provider told.
-    fn exact_past_usage(&self) -> Result<Option<Metered>, MoneyError> {
-        let told = |attempt: &Attempt| attempt.accounted.is_some_and(|accounted| accounted.metered.is_exact());
-        let past_attempts = self.past_attempts.iter().filter(|attempt| told(attempt)).cloned().collect();
-        Self { past_attempts, ..self.clone() }.total_usage(None)
+    /// What the attempts are accounted with once the generation has ended for this reason.
+    pub(super) fn account(&mut self, owning: Option<Accounted>, reason: ReasonCode) {
+        self.attempt.accounted = owning.or(self.attempt.accounted);
+        if gives_up_estimates(reason) {
+            for attempt in self.past_attempts.iter_mut().chain([&mut self.attempt]) {
+                attempt.accounted = attempt.accounted.filter(|accounted| accounted.metered.is_exact());
+            }
+        }
     }
 
     fn status(&self, end: &UpstreamEnd) -> Option<u16> {
@@ -368,6 +369,11 @@ impl Reservation {
         let envelope = error_envelope(self.terms.dialect, status, code, message);
         (Some(ResponseHead { status, headers }), envelope)
     }
+}
+
+/// A route that releases at the deadline charges for what a provider told alone: a bound is no statement of anybody.
+const fn gives_up_estimates(reason: ReasonCode) -> bool {
+    matches!(reason, ReasonCode::ExpiredReleased | ReasonCode::ExpiredWatching)
 }
 
 /// Whether an error answer of the provider reaches the client as it is. Other statuses would be acted on by clients

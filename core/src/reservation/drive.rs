@@ -203,7 +203,7 @@ impl Reservation {
         next.settlement = settlement;
         next.learn(end, now);
         next.attempt.upstream = upstream;
-        next.attempt.accounted = accounted.or(next.attempt.accounted);
+        next.account(accounted, reason);
         next.reason = Some(reason);
         next.usage = usage;
         next.cost = Some(cost);

@@ -74,8 +74,21 @@ impl History {
         format!("op-{}", first.unwrap_or(99))
     }
 
+    /// The owning attempt's; before the start, the name that the first will have.
     fn own_name(&self) -> String {
-        self.name(self.world.aggregate.live().map_or(0, |live| live.past_attempts.len()))
+        self.world.aggregate.live().map_or("op-1".into(), |live| self.name(live.past_attempts.len()))
+    }
+
+    /// A driver says its operation's name as it knows it when it speaks, also where it says something again.
+    fn named_as_now(&self, command: Command) -> Command {
+        match command {
+            Command::Identify { epoch, .. } => Command::Identify { epoch, operation_id: self.own_name() },
+            Command::End { epoch, end: upstream_end } => {
+                let operation_id = upstream_end.operation_id.as_ref().map(|_| self.own_name());
+                end(epoch, UpstreamEnd { operation_id, ..*upstream_end })
+            }
+            other => other,
+        }
     }
 
     fn signal(&self, step: (holdfast_core::finding::Source, About, Report, Option<u8>)) -> Signal {
@@ -147,7 +160,7 @@ impl History {
                 Command::DeliveryRefused { posting_id: self.posting_id(*index), refusal: "already_resolved".into() }
             }
             Step::Again(_) if self.sent.is_empty() => return None,
-            Step::Again(index) => self.world.given_again(index.get(&self.sent)),
+            Step::Again(index) => self.named_as_now(self.world.given_again(index.get(&self.sent))),
             Step::Alarm { driver_alive, .. } => wake(*driver_alive),
             Step::Wait(_) | Step::ClockBack(_) => return None,
         })

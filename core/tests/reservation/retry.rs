@@ -331,6 +331,24 @@ fn a_further_attempt_that_was_never_sent() {
     }
 }
 
+/// A route that releases at the deadline charges for what a provider told, and for no bound, of whichever attempt: also
+/// when the extension for a further one was refused after its bound had been taken down.
+#[test]
+fn a_release_by_the_route_charges_for_what_was_told() {
+    let mut world = second(&Terms { on_expiry: Some(OnExpiry::Release), ..retries() });
+    let told = Report::Ended { outcome: Outcome::Completed, usage: Some(usage(10, 20)) };
+    world.hear(lookup(1, told));
+    world.now = world.now.plus(9_000);
+    assert_eq!(world.say(&wake(false)), "done+evidence");
+    assert_eq!(world.say(&reconcile(4, seen())), "done+extend");
+    assert_eq!(world.say(&Command::ExtensionRefused { epoch: 5 }), "done+evidence");
+    assert_eq!(world.say(&reconcile(4, seen())), "done>expired+close");
+    assert_eq!((world.states(), world.books()), (("expired", "unknown", "committed"), vec![("settle", 50)]));
+    let counted: Vec<_> = world.live().attempts().map(|attempt| attempt.accounted.map(|it| it.metered)).collect();
+    assert_eq!(counted, [Some(Metered::Exact(usage(10, 20))), None]);
+    assert_eq!(world.postings[0].usage_records.len(), 1, "one attempt stands behind the settlement");
+}
+
 /// An operator who releases gives the hold back (the table of `operate.rs`), as it was extended, whatever an earlier
 /// attempt was estimated at.
 #[test]
