@@ -77,12 +77,13 @@ fn slowed(chat: impl Fn(&str) -> Chat, places: &[&[usize]]) -> Chat {
 }
 
 /// Starts the request, and leaves it when so many tokens have come.
-fn leave_at_token(world: &World, client: &Client, chat: impl Fn(&str) -> Chat, tokens: usize) -> String {
+fn leave_at_token(world: &World, client: &Client, chat: impl Fn(&str) -> Chat, tokens: usize) -> (String, Chat) {
     let places = slow_from(world, &chat(""), tokens);
-    let (mut exchange, id) = client.begin(&slowed(chat, &[&places]));
+    let chat = slowed(chat, &[&places]);
+    let (mut exchange, id) = client.begin(&chat);
     exchange.read(places[0]);
     exchange.abandon();
-    id
+    (id, chat)
 }
 
 /// The last disconnect of a generation, once there is one.
@@ -133,7 +134,7 @@ fn the_evidence_summary_of_the_seed_is_finished() {
     let tag = unique("report");
     let chat = |more: &str| sized(&format!("sim-seed-report?tokens=7000&prompt_tokens=12000{more}"), &tag, 48_000);
     // Two thirds of 7,000.
-    let id = leave_at_token(&world, &client, chat, 4_667);
+    let (id, chat) = leave_at_token(&world, &client, chat, 4_667);
 
     let assessment = assessed(&client, &id);
     let decision = &assessment["decision"];
@@ -167,7 +168,7 @@ fn the_evidence_summary_of_the_seed_is_finished() {
 
     // Somebody comes back for it: told once, however often it is read.
     for _ in 0..2 {
-        assert_bytes!(client.result(&id).expect(200).body, world.simulator.expected(&chat("")));
+        assert_bytes!(client.result(&id).expect(200).body, world.simulator.expected(&chat));
         reported(&client, "report", |report| report["detach"]["read"] == 1);
     }
 }
@@ -179,7 +180,7 @@ fn the_code_assistant_of_the_seed_is_cancelled() {
     let (world, client) = world("code assistant", &[editor_route()]);
     let tag = unique("editor");
     let chat = |more: &str| sized(&format!("sim-seed-editor?tokens=300&prompt_tokens=800{more}"), &tag, 3_200);
-    let id = leave_at_token(&world, &client, chat, 57);
+    let (id, _) = leave_at_token(&world, &client, chat, 57);
 
     let settled = client.wait_until_settled(&id);
     assert_eq!((&settled["lifecycle"], &settled["reason"]), (&json!("cancelled"), &json!("cancelled_on_disconnect")));

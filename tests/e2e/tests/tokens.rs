@@ -233,7 +233,7 @@ fn a_token_that_would_be_too_strong_is_not_minted() {
         (json!({ "routes": [] }), "routes"),
         (json!({ "origins": ["https://evil.example"] }), "allowed_origins"),
         (json!({ "origins": ["*"] }), "no origin"),
-        (json!({ "may": "admin" }), "may"),
+        (json!({ "may": "admin" }), "`run`"),
         (json!({ "role": "admin" }), "role"),
         (json!([]), "object"),
     ] {
