@@ -6,7 +6,7 @@ use crate::error::EdgeError;
 use crate::query::{GivenTwice, parameter};
 use crate::request_headers::header;
 use crate::{ask, respond};
-use holdfast_core::config::{Condition, ConfigEntry, ConfigFault, ConfigVersion, TrialRequest};
+use holdfast_core::config::{Condition, ConfigEntry, ConfigVersion};
 use holdfast_core::refusal::Refusal;
 use holdfast_core::wire::{AccountCall, TenantReply};
 use serde::{Deserialize, Serialize};
@@ -90,7 +90,7 @@ struct PutView {
     object: &'static str,
     #[serde(flatten)]
     entry: ConfigEntry,
-    warnings: Vec<ConfigFault>,
+    warnings: Box<RawValue>,
 }
 
 /// From the next request on, it applies.
@@ -110,13 +110,20 @@ pub(crate) async fn put(
     env: &Env,
     document: Vec<u8>,
     condition: Condition,
-) -> Result<(ConfigEntry, Vec<ConfigFault>), EdgeError> {
+) -> Result<(ConfigEntry, Box<RawValue>), EdgeError> {
     let document = String::from_utf8(document).map_err(|_| EdgeError::invalid("it is not UTF-8"))?;
     match actor.act(env, AccountCall::PutConfig { document, condition }).await? {
-        TenantReply::ConfigPut { entry, warnings } => Ok((entry, warnings)),
-        TenantReply::ConfigChecked(check) => Err(EdgeError::InvalidConfig { check }),
+        TenantReply::ConfigPut { entry, warnings } => Ok((entry, raw(warnings)?)),
+        TenantReply::ConfigRefused { count, errors, warnings } => {
+            Err(EdgeError::InvalidConfig { count, errors, warnings })
+        }
         _ => Err(ask::unexpected().into()),
     }
+}
+
+/// What the object has written.
+fn raw(text: String) -> Result<Box<RawValue>, EdgeError> {
+    RawValue::from_string(text).map_err(|_| ask::unexpected().into())
 }
 
 #[derive(Serialize)]
@@ -149,17 +156,17 @@ async fn versions(actor: &Actor, request: &Request, env: &Env) -> Result<Respons
 struct CheckRequest<'a> {
     #[serde(default, borrow)]
     document: Option<&'a RawValue>,
-    #[serde(default)]
-    request: Option<TrialRequest>,
+    #[serde(default, borrow)]
+    request: Option<&'a RawValue>,
 }
 
 /// A dry run: nothing is stored, and nothing is held.
 async fn check(actor: &Actor, mut request: Request, env: &Env) -> Result<Response, EdgeError> {
     let body = accounts::read(&mut request, env).await?;
     let CheckRequest { document, request } = accounts::parse(&body)?;
-    let document = document.map(|document| document.get().to_owned());
+    let [document, request] = [document, request].map(|part| part.map(|part| part.get().to_owned()));
     match actor.act(env, AccountCall::CheckConfig { document, request }).await? {
-        TenantReply::ConfigChecked(check) => respond::ok(&check),
+        TenantReply::ConfigChecked { check } => Ok(respond::written(check)),
         _ => Err(ask::unexpected().into()),
     }
 }

@@ -1,6 +1,5 @@
 //! Everything that can go wrong at the edge, before it is turned into a response.
 
-use holdfast_core::config::ConfigCheck;
 use holdfast_core::ids::Identity;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::request::RequestError;
@@ -42,8 +41,12 @@ pub(crate) enum EdgeError {
     InvalidCursor,
     /// The tenant's document cannot be served from.
     InvalidConfig {
-        /// All that is wrong with it.
-        check: Box<ConfigCheck>,
+        /// How many errors it has.
+        count: u64,
+        /// All of them, a JSON list.
+        errors: String,
+        /// What works, and hardly as it was meant: a JSON list.
+        warnings: String,
     },
     /// Refused by the rules, or a part of the system is missing.
     Refused(Refusal),
@@ -123,10 +126,10 @@ impl EdgeError {
             Self::InvalidCursor => {
                 "The offset or last event id must be one whole decimal number, as it was given in an answer.".into()
             }
-            Self::InvalidConfig { check } => match check.errors.as_slice() {
-                [only] => format!("The configuration has an error at `{}`: {}.", only.path, only.reason),
-                errors => format!("The configuration has {} errors; nothing was changed.", errors.len()),
-            },
+            Self::InvalidConfig { count: 1, .. } => "The configuration has an error; nothing was changed.".into(),
+            Self::InvalidConfig { count, .. } => {
+                format!("The configuration has {count} errors; nothing was changed.")
+            }
             Self::Refused(refusal) | Self::Unfinished { refusal, .. } => refusal.message(),
             Self::Running => "The generation is not at its end yet.".into(),
             Self::BeyondEnd { log_length } => format!("The log ends at byte {log_length}, before this offset."),

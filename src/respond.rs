@@ -1,11 +1,11 @@
 //! Answers. The only place that names status codes.
 
 use crate::error::EdgeError;
-use holdfast_core::config::ConfigCheck;
 use holdfast_core::dialect::{Dialect, error_envelope};
 use holdfast_core::ids::Identity;
 use holdfast_core::refusal::Refusal;
 use serde::Serialize;
+use serde_json::value::RawValue;
 use worker::{Headers, Response};
 
 /// When to try again after a refusal that may pass, in seconds. Slots come free within seconds; SDKs back off by
@@ -197,13 +197,21 @@ struct Problem<'a> {
     retryable: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     log_length: Option<u64>,
-    /// Errors and warnings of a document.
-    #[serde(flatten)]
-    faults: Option<&'a ConfigCheck>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errors: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warnings: Option<&'a RawValue>,
 }
 
 fn problem(status: u16, error: &EdgeError) -> Vec<u8> {
     let code = error.code();
+    let [errors, warnings] = match error {
+        // What the object has written is JSON.
+        EdgeError::InvalidConfig { errors, warnings, .. } => {
+            [errors, warnings].map(|text| serde_json::from_str(text).ok())
+        }
+        _ => [None, None],
+    };
     let document = Problem {
         r#type: format!("https://holdfast.dev/problems/{code}"),
         title: title(code),
@@ -215,10 +223,8 @@ fn problem(status: u16, error: &EdgeError) -> Vec<u8> {
             EdgeError::BeyondEnd { log_length } => Some(*log_length),
             _ => None,
         },
-        faults: match error {
-            EdgeError::InvalidConfig { check } => Some(check),
-            _ => None,
-        },
+        errors,
+        warnings,
     };
     // Text and numbers always serialize.
     serde_json::to_vec(&document).unwrap_or_default()

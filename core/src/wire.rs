@@ -10,7 +10,7 @@ pub use books::{
     BooksCall, BooksReply, GenerationFilter, HoldName, LedgerFilter, PAGE_DEFAULT, PAGE_MAX, Paging, RecordsOf, Span,
 };
 
-use crate::config::{Condition, ConfigCheck, ConfigEntry, ConfigFault, ConfigVersion, TrialRequest};
+use crate::config::{Condition, ConfigEntry, ConfigVersion};
 use crate::ids::{AttemptId, GenerationId, Identity, TenantId, TokenId};
 use crate::key::KeyDigest;
 use crate::ledger::Posting;
@@ -214,9 +214,9 @@ pub enum AccountCall {
         /// The document; the current one when absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         document: Option<String>,
-        /// The request.
+        /// The request: a [`TrialRequest`](crate::config::TrialRequest) as JSON.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        request: Option<TrialRequest>,
+        request: Option<String>,
     },
 }
 
@@ -255,16 +255,29 @@ pub enum TenantReply {
     ConfigPut {
         /// Its version.
         entry: ConfigEntry,
-        /// What works, and hardly as it was meant.
-        warnings: Vec<ConfigFault>,
+        /// What works, and hardly as it was meant: a JSON list of [`ConfigFault`](crate::config::ConfigFault). What the
+        /// object has written, nobody reads and writes again on the way.
+        warnings: String,
+    },
+    /// The document cannot be served from. Nothing changed.
+    ConfigRefused {
+        /// How many errors.
+        count: u64,
+        /// All of them, as a JSON list.
+        errors: String,
+        /// As in [`Self::ConfigPut`].
+        warnings: String,
     },
     /// Versions of the configuration.
     Configs {
         /// The latest first.
         entries: Vec<ConfigEntry>,
     },
-    /// A document was checked; one with errors was not stored.
-    ConfigChecked(Box<ConfigCheck>),
+    /// A document was checked.
+    ConfigChecked {
+        /// A [`ConfigCheck`](crate::config::ConfigCheck) as JSON.
+        check: String,
+    },
     /// Every posting is applied, now or before.
     Settled,
     /// The webhook, or deliveries, as the API shows them; see [`crate::webhook::view`].

@@ -53,7 +53,7 @@ pub fn read_config(text: &str, operator: &Operator<'_>) -> Reading {
     let mut faults = Faults::new(&document);
     let repaired = schema.repaired(&document, &mut faults).into_value();
     // Its form is that of the schema, which is made from this very type.
-    let config: TenantConfig = match serde_json::from_value(repaired) {
+    let config: TenantConfig = match serde_json::from_str(&repaired.to_string()) {
         Ok(config) => config,
         Err(error) => return refused(FaultCode::WrongType, error.to_string()),
     };

@@ -154,7 +154,7 @@ impl Tenant {
             AccountCall::PutConfig { document, condition } => self.put_config(account, &document, &condition, now),
             AccountCall::ShowConfig { version } => self.show_config(&account, version),
             AccountCall::ListConfigs { before, limit } => self.list_configs(before, limit),
-            AccountCall::CheckConfig { document, request } => self.check_config(&account, document, request.as_ref()),
+            AccountCall::CheckConfig { document, request } => self.check_config(&account, document, request.as_deref()),
         }
     }
 

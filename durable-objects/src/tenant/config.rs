@@ -4,13 +4,14 @@ use super::webhooks::reach;
 use super::{Failure, Tenant};
 use crate::sql;
 use holdfast_core::config::{
-    Condition, ConfigCheck, ConfigEntry, ConfigVersion, Operator, Reading, TenantConfig, TrialRequest, check_config,
-    put, read_config,
+    Condition, ConfigEntry, ConfigVersion, Operator, Reading, TenantConfig, TrialRequest, check_config, put,
+    read_config,
 };
 use holdfast_core::refusal::Refusal;
 use holdfast_core::tenant::account::Account;
 use holdfast_core::time::UnixMillis;
 use holdfast_core::wire::TenantReply;
+use serde::Serialize;
 use std::rc::Rc;
 use worker::{Error, Result, SqlStorageValue};
 
@@ -44,7 +45,8 @@ impl Tenant {
     pub(super) fn put_config(&self, account: Account, text: &str, condition: &Condition, now: UnixMillis) -> Answer {
         let Reading { errors, warnings, accepted } = read_config(text, &self.operator()?);
         let Some(accepted) = accepted else {
-            return Ok(TenantReply::ConfigChecked(Box::new(ConfigCheck { errors, warnings, route: None })));
+            let count = u64::try_from(errors.len()).unwrap_or(u64::MAX);
+            return Ok(TenantReply::ConfigRefused { count, errors: written(&errors)?, warnings: written(&warnings)? });
         };
         let current = self.current_config(&account)?;
         let version = put(&current, condition, &accepted, now)?;
@@ -52,7 +54,7 @@ impl Tenant {
         if version.version != current.version {
             self.store.store_config(Account { config_version: version.version, ..account }, version)?;
         }
-        Ok(TenantReply::ConfigPut { entry, warnings })
+        Ok(TenantReply::ConfigPut { entry, warnings: written(&warnings)? })
     }
 
     pub(super) fn show_config(&self, account: &Account, version: Option<u64>) -> Answer {
@@ -67,19 +69,23 @@ impl Tenant {
         Ok(TenantReply::Configs { entries: self.store.config_entries(before, limit)? })
     }
 
-    pub(super) fn check_config(
-        &self,
-        account: &Account,
-        document: Option<String>,
-        request: Option<&TrialRequest>,
-    ) -> Answer {
+    pub(super) fn check_config(&self, account: &Account, document: Option<String>, request: Option<&str>) -> Answer {
+        let request: Option<TrialRequest> = request.map(serde_json::from_str).transpose().map_err(not_a_request)?;
         let document = match document {
             Some(document) => document,
             None => self.current_config(account)?.document,
         };
-        let check = check_config(&document, request, &self.operator()?);
-        Ok(TenantReply::ConfigChecked(Box::new(check)))
+        let check = check_config(&document, request.as_ref(), &self.operator()?);
+        Ok(TenantReply::ConfigChecked { check: written(&check)? })
     }
+}
+
+fn not_a_request(error: serde_json::Error) -> Refusal {
+    Refusal::InvalidSetting { what: format!("`request`: {error}") }
+}
+
+fn written<T: Serialize>(document: &T) -> Result<String> {
+    serde_json::to_string(document).map_err(Error::from)
 }
 
 /// Rows of the configuration.

@@ -212,6 +212,7 @@ fn the_check_tells_what_admission_does() {
     assert_eq!((&told["route"]["chosen"]["name"], &told["errors"]), (&json!("other"), &json!([])));
     assert_eq!(client.get("/v1/config").expect(200).required("holdfast-config-version"), "1", "nothing is stored");
     post(&client, "/v1/config/check", &json!({ "requst": {} })).assert_problem(400, "invalid_request");
+    post(&client, "/v1/config/check", &json!({ "request": { "modl": "gen" } })).assert_problem(400, "invalid_setting");
     let odd = Chat::stream("gen?tokens=1").header("Holdfast-Workload", "party");
     client.chat(&odd).assert_envelope(400, "invalid_request");
 }
