@@ -45,6 +45,10 @@ mod open;
 mod operate;
 #[path = "reservation/outbox.rs"]
 mod outbox;
+#[path = "reservation/rejoin.rs"]
+mod rejoin;
+#[path = "reservation/resume.rs"]
+mod resume;
 #[path = "reservation/retry.rs"]
 mod retry;
 #[path = "reservation/signals.rs"]

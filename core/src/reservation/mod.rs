@@ -14,6 +14,7 @@
 //! | cancel: requested, sent, confirmed, lost, unknown | [`cancel`] |
 //! | how did the driver end? | [`conclude`] |
 //! | the driver is gone: what now? | `resolve`, by the rules of [`crate::reconcile`] |
+//! | can its stream be taken up again? | [`resume`] |
 //! | what came late, twice or out of order | [`signal`] |
 //! | what an operator may do | [`operate`] |
 //! | the last reader is gone: what now? | `disconnect`, by the rules of [`crate::economics`] |
@@ -38,6 +39,7 @@ mod outbox;
 mod posting;
 mod record;
 mod resolve;
+pub mod resume;
 mod run_end;
 pub mod signal;
 
@@ -54,6 +56,7 @@ pub use machine::upstream::UpstreamState;
 pub use operate::{ActionRow, Operation, OperatorAction};
 pub use outbox::{Delivery, Parcel, RefusedDelivery};
 pub use record::EvidenceRow;
+pub use resume::{RESUMES_MAX, Resumption};
 pub use run_end::RunEnd;
 pub use signal::{Report, Signal, SignalRow, Subject};
 

@@ -240,6 +240,7 @@ pub(crate) fn said(before: &Aggregate, result: &Result<Transition, Refusal>) -> 
             Effect::RequestCancel { .. } => "+ask_cancel",
             Effect::LookUp { .. } => "+look_up",
             Effect::ExtendHold { .. } => "+extend",
+            Effect::Resume { .. } => "+resume",
         };
     }
     words
