@@ -14,6 +14,7 @@ mod policy_report;
 mod runs;
 mod settlement;
 
+pub(crate) use admission::check_dialect;
 pub use admission::{AdmissionRows, Admit, AdmitContext, Admitted, admit, route_of};
 pub use extension::{Extend, ExtendContext, extend};
 pub use policy_report::{
