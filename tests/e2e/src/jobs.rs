@@ -53,3 +53,20 @@ pub fn states(generation: &Value) -> (String, String, String) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     (text(&generation["lifecycle"]), text(&generation["upstream"]["state"]), text(&generation["settlement"]))
 }
+
+/// Asserts that a stream is a part of what the provider would have sent, and the error of the Responses API; returns the
+/// length of the part.
+///
+/// # Panics
+/// When it is something else.
+pub fn assert_broken(received: &[u8], expected: &[u8]) -> usize {
+    let text = String::from_utf8_lossy(received);
+    let at = text.rfind("event: error\ndata: ").unwrap_or_else(|| panic!("no error at the end: {text}"));
+    let before = received.get(..at).unwrap_or_default();
+    assert!(before.ends_with(b"\n\n"), "the error begins inside an event");
+    let part = before.iter().zip(expected).take_while(|(got, sent)| got == sent).count();
+    let added = before.get(part..).unwrap_or_default();
+    assert!(added.len() <= 2 && added.iter().all(|byte| *byte == b'\n'), "not a part of it: {text}");
+    assert!(!text.contains("response.completed"), "it says that it is done");
+    part
+}

@@ -2,8 +2,8 @@
 //! offsets, one settlement. Seed 2, "Use bounded leases for worker ownership"; faults 32, 42 to 44 of the list.
 
 use holdfast_e2e::config::BACKGROUND;
-use holdfast_e2e::jobs::{asked, expected, job, once_asked, states, world};
-use holdfast_e2e::sse::{assert_broken, event_ends};
+use holdfast_e2e::jobs::{asked, assert_broken, expected, job, once_asked, states, world};
+use holdfast_e2e::sse::event_ends;
 use holdfast_e2e::{Chat, Client, Route, Seed, World, assert_bytes, assert_completed, unique};
 use serde_json::Value;
 
@@ -35,7 +35,9 @@ fn killed_at(world: &World, client: &Client, tag: &str, bytes: usize) {
     assert_eq!(asked(&world.simulator, tag, "responses").len(), 1, "nothing is sent a second time");
     let epoch = settled["upstream"]["epoch"].as_u64().expect("an epoch");
     let resumed = asked(&world.simulator, tag, "resume").len();
-    assert!(epoch == 1 || (1..=2).contains(&resumed), "epoch {epoch}, {resumed} times taken up");
+    // With all of it stored there is nothing to take up.
+    let fits = if bytes < whole.len() { epoch > 1 && (1..=2).contains(&resumed) } else { resumed <= 1 };
+    assert!(fits, "epoch {epoch}, {resumed} times taken up");
 }
 
 /// The money of one generation, settled once: whatever was spent before stays.
@@ -133,7 +135,6 @@ fn a_broken_socket_is_not_seen() {
         let settled = client.wait_until_settled(&id);
         assert_completed(&settled, 12, 40);
         assert_eq!(settled["upstream"]["epoch"], 2, "{fault} {at}: {settled}");
-        assert_eq!(settled["connection"]["state"], "connected", "{settled}");
         assert_eq!(asked(&world.simulator, &tag, "resume").len(), 1, "{fault} {at}");
     }
 }
@@ -160,8 +161,7 @@ fn other_bytes_are_never_spliced() {
     let (mut exchange, id) = client.begin(&chat);
     let received = exchange.finish().clean();
     assert!(!received.windows(9).any(|part| part == b"id: other"), "no byte of the other stream");
-    let broken = assert_broken(&received, &whole);
-    assert!(broken.prefix_len <= cut);
+    assert!(assert_broken(&received, &whole) <= cut);
     let settled = client.wait_until_settled(&id);
     assert_eq!(states(&settled), ("completed".into(), "completed".into(), "committed".into()), "{settled}");
     assert_eq!((&settled["usage"]["kind"], &settled["usage"]["output_tokens"]), (&"exact".into(), &6_000.into()));
@@ -206,7 +206,7 @@ fn what_is_refused_is_settled_by_lookup() {
 fn a_busy_provider_is_asked_again_later() {
     let (world, client) = world("resume later", route());
     let tag = unique("busy");
-    let chat = job("gen?tokens=40&interval_ms=2&reset_at=3000&resumes=503:2,drop", &tag);
+    let chat = job("gen?tokens=40&interval_ms=2&reset_at=3000&resumes=503:2,500", &tag);
     let (mut exchange, id) = client.begin(&chat);
     assert_bytes!(exchange.finish().clean(), expected(&world.simulator, &chat));
     assert_completed(&client.wait_until_settled(&id), 12, 40);
