@@ -23,6 +23,9 @@ use worker::{AbortController, AbortSignal, ByteStream, Env, Response};
 /// The first batch is stored at the latest after so long.
 const FIRST_BATCH_MS: u64 = 100;
 
+/// Pauses before an end that could not be stored is told again. After the last one, the lease finds what is left.
+const FINISH_PAUSES_MS: [u64; 4] = [50, 250, 1_000, 4_000];
+
 /// Whether the driver goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -49,8 +52,9 @@ pub trait PumpLog {
     fn has_unstored(&self) -> bool;
     /// Stores what was delivered; with nothing to store it is a heartbeat.
     fn flush(&self) -> impl Future<Output = Verdict> + 'static;
-    /// The end: stores the last bytes, closes and settles in one step.
-    fn finish(&self, end: UpstreamEnd, last_bytes: Vec<u8>) -> impl Future<Output = ()>;
+    /// The end: stores the last bytes, closes and settles in one step. Whether it was taken, or refused for good: false
+    /// when the log cannot be written right now.
+    fn finish(&self, end: &UpstreamEnd, last_bytes: &[u8]) -> impl Future<Output = bool>;
 }
 
 /// Stops a driver from outside: closes the socket at once.
@@ -161,13 +165,13 @@ pub async fn run<L: PumpLog>(
         Err(Verdict::Fenced) => abort.abort(),
         Err(_) => {
             abort.abort();
-            log.finish(UpstreamEnd::by(SourceEnd::Aborted), Vec::new()).await;
+            finish(log, &UpstreamEnd::by(SourceEnd::Aborted), &[]).await;
         }
-        Ok(Err(_)) if abort.is_aborted() => log.finish(UpstreamEnd::by(SourceEnd::Aborted), Vec::new()).await,
+        Ok(Err(_)) if abort.is_aborted() => finish(log, &UpstreamEnd::by(SourceEnd::Aborted), &[]).await,
         Ok(Err(error)) => {
             worker::console_error!("no answer from the provider: {error:?}");
             let provably_unsent = matches!(error, CallError::NotSent(_));
-            log.finish(UpstreamEnd::by(SourceEnd::NoResponse { provably_unsent }), Vec::new()).await;
+            finish(log, &UpstreamEnd::by(SourceEnd::NoResponse { provably_unsent }), &[]).await;
         }
         Ok(Ok(response)) => take_in(log, response, abort, options).await,
     }
@@ -211,6 +215,17 @@ async fn take_in<L: PumpLog>(log: &L, mut response: Response, abort: &AbortHandl
     };
     let (end, last_bytes) =
         if streaming { end_of_stream(source, head, rest) } else { end_of_body(source, head, rest, exchange.collected) };
+    finish(log, &end, &last_bytes).await;
+}
+
+/// What was observed must not be lost to a write that fails once: it may be exact usage.
+async fn finish<L: PumpLog>(log: &L, end: &UpstreamEnd, last_bytes: &[u8]) {
+    for pause_ms in FINISH_PAUSES_MS {
+        if log.finish(end, last_bytes).await {
+            return;
+        }
+        sleep_ms(pause_ms).await;
+    }
     log.finish(end, last_bytes).await;
 }
 
