@@ -200,7 +200,7 @@ async fn take_in<L: PumpLog>(log: &L, mut response: Response, abort: &AbortHandl
         // No body to read: an answer with its head alone.
         Err(_) => Stopped::BodyEnded,
     };
-    let aborted = stopped != Stopped::BodyEnded || abort.is_aborted();
+    let aborted = !matches!(stopped, Stopped::BodyEnded | Stopped::BodyBroke) || abort.is_aborted();
     abort.abort();
     if stopped == Stopped::Told(Verdict::Fenced) {
         return;
@@ -213,8 +213,11 @@ async fn take_in<L: PumpLog>(log: &L, mut response: Response, abort: &AbortHandl
         _ if aborted => SourceEnd::Aborted,
         _ => SourceEnd::Body(rest.class),
     };
-    let (end, last_bytes) =
-        if streaming { end_of_stream(source, head, rest) } else { end_of_body(source, head, rest, exchange.collected) };
+    let (end, last_bytes) = if streaming {
+        end_of_stream(source, head, rest)
+    } else {
+        end_of_body(stopped == Stopped::BodyBroke, source, head, rest, exchange.collected)
+    };
     finish(log, &end, &last_bytes).await;
 }
 
@@ -247,17 +250,25 @@ fn end_of_stream(source: SourceEnd, head: ResponseHead, mut rest: IntakeEnd) -> 
 
 /// What was observed of a plain answer, and its bytes. One that is not whole, or cannot be passed on, is not stored: its
 /// readers get an error instead, and its status alone is told.
-fn end_of_body(source: SourceEnd, head: ResponseHead, rest: IntakeEnd, mut body: Vec<u8>) -> (UpstreamEnd, Vec<u8>) {
+fn end_of_body(
+    broke_off: bool,
+    source: SourceEnd,
+    head: ResponseHead,
+    rest: IntakeEnd,
+    mut body: Vec<u8>,
+) -> (UpstreamEnd, Vec<u8>) {
     body.extend(rest.tail);
     let error_envelope = is_error_envelope(&body);
     let whole = rest.class == EndClass::Complete && is_success(head.status);
     let ended_by_itself = matches!(source, SourceEnd::Body(_));
-    let kept = ended_by_itself && (whole || is_passable(head.status, error_envelope));
+    let passable = !broke_off && is_passable(head.status, error_envelope);
+    let kept = ended_by_itself && (whole || passable);
     if !kept {
         body.clear();
     }
     let told = kept || (ended_by_itself && !is_success(head.status));
-    (UpstreamEnd { error_envelope, head: told.then_some(head), ..reported(source, rest.report) }, body)
+    let head = told.then_some(head);
+    (UpstreamEnd { error_envelope, head, broke_off: broke_off && !kept, ..reported(source, rest.report) }, body)
 }
 
 fn reported(source: SourceEnd, report: MeterReport) -> UpstreamEnd {
@@ -283,6 +294,8 @@ struct Exchange<'a, L> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stopped {
     BodyEnded,
+    /// The connection was lost before the body's end.
+    BodyBroke,
     TooLarge,
     Told(Verdict),
 }
@@ -308,7 +321,11 @@ impl<L: PumpLog> Exchange<'_, L> {
                     if verdict != Verdict::Continue { return Stopped::Told(verdict); }
                 },
                 chunk = body.next().fuse() => {
-                    let Some(Ok(chunk)) = chunk else { return Stopped::BodyEnded };
+                    let chunk = match chunk {
+                        Some(Ok(chunk)) => chunk,
+                        Some(Err(_)) => return Stopped::BodyBroke,
+                        None => return Stopped::BodyEnded,
+                    };
                     let was_empty = !self.log.has_unstored();
                     self.log.received();
                     self.received_bytes = self.received_bytes.saturating_add(chunk.len() as u64);
