@@ -153,7 +153,7 @@ const fn status_of_refusal(refusal: &Refusal) -> u16 {
         Refusal::PreconditionFailed => 412,
         Refusal::IdempotencyKeyReused => 422,
         Refusal::PreconditionRequired => 428,
-        Refusal::ConcurrencyExceeded { .. } | Refusal::TooManyReaders => 429,
+        Refusal::ConcurrencyExceeded { .. } | Refusal::DetachedExceeded { .. } | Refusal::TooManyReaders => 429,
         Refusal::Misconfigured { .. } | Refusal::Unavailable { .. } => 503,
     }
 }

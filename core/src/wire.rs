@@ -17,7 +17,7 @@ use crate::ledger::Posting;
 use crate::money::Micros;
 use crate::policy::Terms;
 use crate::refusal::Refusal;
-use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, RunEnd, UpstreamEnd};
+use crate::reservation::{Cancellation, Detached, ResolvedBy, ResponseHead, RunEnd, UpstreamEnd};
 use crate::signature::SecretText;
 use crate::tenant::account::{AccountView, Authority, KeyView, NewKey, Status};
 use crate::tenant::books::ReservationBooks;
@@ -118,6 +118,8 @@ pub enum TenantCall {
     },
     /// A further attempt is planned: may its hold be extended? Idempotent by reservation and epoch.
     Extend(Box<Extend>),
+    /// Work goes on without a reader, or does so no longer. Idempotent by the number of the place.
+    Detached(Box<Detached>),
 }
 
 /// What can be done with a tenant's webhook. Where it points is configured.
@@ -585,6 +587,11 @@ mod tests {
         let extend = serde_json::from_str::<TenantCall>(&bytes).unwrap();
         assert!(matches!(&extend, TenantCall::Extend(extend) if extend.epoch == 2));
         assert_eq!(serde_json::to_string(&extend).unwrap(), bytes);
+        let bytes =
+            alloc::format!(r#"{{"call":"detached","identity":{identity},"place":{{"number":3,"taken":true}}}}"#);
+        let detached = serde_json::from_str::<TenantCall>(&bytes).unwrap();
+        assert!(matches!(&detached, TenantCall::Detached(told) if told.place.taken));
+        assert_eq!(serde_json::to_string(&detached).unwrap(), bytes);
         assert_eq!(serde_json::to_string(&TenantReply::Extended).unwrap(), r#"{"reply":"extended"}"#);
     }
 

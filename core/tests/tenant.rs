@@ -17,6 +17,8 @@ mod balance;
 mod billing;
 #[path = "tenant/check.rs"]
 mod check;
+#[path = "tenant/detached.rs"]
+mod detached;
 #[path = "tenant/extensions.rs"]
 mod extensions;
 #[path = "tenant/histories.rs"]

@@ -267,6 +267,7 @@ impl Reservation {
         match self.attempt.abort {
             Some(AbortCause::Request) => verdict(L::Cancelled, U::Cancelled, R::CancelledByRequest, charge),
             Some(AbortCause::Disconnect) => verdict(L::Cancelled, U::Cancelled, R::CancelledOnDisconnect, charge),
+            Some(AbortCause::DetachedMax) => verdict(L::Cancelled, U::Cancelled, R::DetachedExceeded, charge),
             _ if charge => verdict(L::Failed, U::Unknown, R::DriverLost, true),
             _ => verdict(L::Failed, U::Prepared, R::NeverSubmitted, false),
         }
@@ -289,6 +290,7 @@ impl Reservation {
         let charge = self.was_submitted();
         match self.attempt.abort {
             Some(AbortCause::Disconnect) => verdict(L::Cancelled, U::Cancelled, R::CancelledOnDisconnect, charge),
+            Some(AbortCause::DetachedMax) => verdict(L::Cancelled, U::Cancelled, R::DetachedExceeded, charge),
             Some(AbortCause::FirstByteTimeout) => verdict(L::Failed, U::Incomplete, R::FirstByteTimeout, charge),
             Some(AbortCause::IdleTimeout) => verdict(L::Failed, U::Incomplete, R::IdleTimeout, charge),
             Some(AbortCause::TotalTimeout) => verdict(L::Failed, U::Incomplete, R::TotalTimeout, charge),
@@ -416,6 +418,10 @@ const fn error_of(reason: ReasonCode) -> (u16, &'static str, &'static str) {
         ReasonCode::CancelledByRequest => (409, "generation_cancelled", "The generation was cancelled by request."),
         ReasonCode::CancelledOnDisconnect => {
             (409, "generation_cancelled", "The generation was cancelled because its last reader left.")
+        }
+        ReasonCode::DetachedExceeded => {
+            let message = "The generation was cancelled: its last reader left, and too many others run without one.";
+            (409, "generation_cancelled", message)
         }
         ReasonCode::FirstByteTimeout => (504, "upstream_timeout", "The provider sent no first byte in time."),
         ReasonCode::IdleTimeout => (504, "upstream_timeout", "The provider stopped sending."),

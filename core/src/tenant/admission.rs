@@ -10,6 +10,7 @@ use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
 use crate::money::Micros;
 use crate::policy::{OnDisconnect, Route, Terms, resolve_on_disconnect};
 use crate::refusal::Refusal;
+use crate::reservation::Place;
 use crate::time::UnixMillis;
 use crate::token::Credential;
 use alloc::collections::BTreeMap;
@@ -206,6 +207,7 @@ pub fn admit(
         reduced: Micros::ZERO,
         slot_freed: false,
         charged: Micros::ZERO,
+        place: Place::default(),
     };
     Ok((Admitted::of(&hold, false), Some(AdmissionRows { posted, hold, period, idempotency, run })))
 }

@@ -38,13 +38,14 @@ const STATUSES: [Option<u16>; 13] = [
     Some(500),
     Some(503),
 ];
-const CAUSES: [Option<AbortCause>; 6] = [
+const CAUSES: [Option<AbortCause>; 7] = [
     None,
     Some(AbortCause::Request),
     Some(AbortCause::Disconnect),
     Some(AbortCause::FirstByteTimeout),
     Some(AbortCause::IdleTimeout),
     Some(AbortCause::TotalTimeout),
+    Some(AbortCause::DetachedMax),
 ];
 
 /// One end in one situation.
@@ -73,6 +74,8 @@ body       | any | yes | *          | *   | failed    failed     provider_failed
 too large  | *   | *   | *          | *   | failed    incomplete output_too_large      yes  design 12: a bound that is reached has a named error
 aborted    | *   | *   | disconnect | yes | cancelled cancelled  cancelled_on_disconnect yes design 5: cancel
 aborted    | *   | *   | disconnect | no  | cancelled cancelled  cancelled_on_disconnect no  design 4: prepared proves that nothing was sent
+aborted    | *   | *   | detached   | yes | cancelled cancelled  detached_exceeded     yes  design 5: over the cap: abort, settle by the AtLeast rule
+aborted    | *   | *   | detached   | no  | cancelled cancelled  detached_exceeded     no   design 4: prepared proves that nothing was sent
 aborted    | *   | *   | first byte | yes | failed    incomplete first_byte_timeout    yes  design 4: timeout after sending
 aborted    | *   | *   | idle       | yes | failed    incomplete idle_timeout          yes  design 4: timeout after sending
 aborted    | *   | *   | total      | yes | failed    incomplete total_timeout         yes  design 5: over the cap: abort, settle
@@ -85,6 +88,8 @@ lost       | *   | *   | request    | yes | cancelled cancelled  cancelled_by_re
 lost       | *   | *   | request    | no  | cancelled cancelled  cancelled_by_request  no   design 4: prepared
 lost       | *   | *   | disconnect | yes | cancelled cancelled  cancelled_on_disconnect yes design 5: cancel; dead with its socket
 lost       | *   | *   | disconnect | no  | cancelled cancelled  cancelled_on_disconnect no  design 4: prepared
+lost       | *   | *   | detached   | yes | cancelled cancelled  detached_exceeded     yes  design 5: over the cap; dead with its socket
+lost       | *   | *   | detached   | no  | cancelled cancelled  detached_exceeded     no   design 4: prepared
 lost       | *   | *   | *          | yes | failed    unknown    driver_lost           yes  design 7: dead socket, settle by the AtLeast rule
 lost       | *   | *   | *          | no  | failed    prepared   never_submitted       no   design 2: only prepared proves that nothing was sent
 unsent     | *   | *   | *          | *   | failed    failed     provider_unreachable  no   design 4: provably unsent: release
@@ -103,6 +108,7 @@ impl Case {
             Some(AbortCause::FirstByteTimeout) => "first byte",
             Some(AbortCause::IdleTimeout) => "idle",
             Some(AbortCause::TotalTimeout) => "total",
+            Some(AbortCause::DetachedMax) => "detached",
         }
     }
 
@@ -233,6 +239,11 @@ fn error_of(reason: ReasonCode) -> (u16, &'static str, &'static str) {
         R::CancelledOnDisconnect => {
             (409, "generation_cancelled", "The generation was cancelled because its last reader left.")
         }
+        R::DetachedExceeded => (
+            409,
+            "generation_cancelled",
+            "The generation was cancelled: its last reader left, and too many others run without one.",
+        ),
         R::FirstByteTimeout => (504, "upstream_timeout", "The provider sent no first byte in time."),
         R::IdleTimeout => (504, "upstream_timeout", "The provider stopped sending."),
         R::TotalTimeout => (504, "upstream_timeout", "The generation ran longer than its route allows."),

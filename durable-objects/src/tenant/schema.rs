@@ -4,7 +4,7 @@ use crate::sql;
 use holdfast_core::tenant::TenantState;
 use worker::{Error, Result, SqlStorage, Storage};
 
-const MIGRATIONS: &[&str] = &[TENANT, LEDGER, ACCOUNT, BOOKS, WEBHOOK, RUNS];
+const MIGRATIONS: &[&str] = &[TENANT, LEDGER, ACCOUNT, BOOKS, WEBHOOK, RUNS, DETACHED];
 
 /// Balances, holds, postings, audit chain, idempotency keys.
 const TENANT: &str = "
@@ -192,6 +192,12 @@ const RUNS: &str = "
         json TEXT NOT NULL
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX run_route ON run (route, started_at);
+";
+
+/// Which holds are of generations that go on without a reader. None was counted before.
+const DETACHED: &str = "
+    ALTER TABLE hold ADD COLUMN detached INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX hold_detached ON hold (reservation) WHERE detached = 1;
 ";
 
 /// Whether the tenant has tables.
