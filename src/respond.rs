@@ -270,7 +270,7 @@ mod tests {
     fn problems_are_written_as_documented() {
         assert_eq!(
             text(&Refusal::NotFound.into()),
-            r#"{"type":"https://holdfast.dev/problems/not_found","title":"Not found","status":404,"detail":"No such generation.","code":"not_found","retryable":false}"#
+            r#"{"type":"https://holdfast.dev/problems/not_found","title":"Not found","status":404,"detail":"Nothing of that id exists.","code":"not_found","retryable":false}"#
         );
         assert_eq!(
             text(&EdgeError::BeyondEnd { log_length: 7 }),

@@ -264,7 +264,7 @@ impl Refusal {
             Self::ConcurrencyExceeded { limit } => {
                 alloc::format!("All {limit} concurrency slots are in use.")
             }
-            Self::NotFound => "No such generation.".to_string(),
+            Self::NotFound => "Nothing of that id exists.".to_string(),
             Self::NeverStarted => {
                 "This generation was resolved before it was started; send the request again.".to_string()
             }

@@ -118,8 +118,34 @@ pub enum TenantCall {
     },
     /// A further attempt is planned: may its hold be extended? Idempotent by reservation and epoch.
     Extend(Box<Extend>),
+    /// Which tokens were minted, or the end of one.
+    Tokens {
+        /// The caller's key, or the token that ends itself.
+        key: Credential,
+        /// What is to be done.
+        action: TokensCall,
+    },
     /// Work goes on without a reader, or does so no longer. Idempotent by the number of the place.
     Detached(Box<Detached>),
+}
+
+/// What can be done with minted tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokensCall {
+    /// The latest ones.
+    List {
+        /// From before this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<TokenId>,
+        /// At most so many.
+        limit: u32,
+    },
+    /// From the next call on, this one is not accepted. A text that is no id names no token.
+    Revoke {
+        /// Which.
+        id: String,
+    },
 }
 
 /// What can be done with a tenant's webhook. Where it points is configured.
@@ -284,6 +310,11 @@ pub enum TenantReply {
     Settled,
     /// The webhook, or deliveries, as the API shows them; see [`crate::webhook::view`].
     Webhook {
+        /// JSON.
+        document: String,
+    },
+    /// Tokens, or the one that was revoked, as the API shows them.
+    Tokens {
         /// JSON.
         document: String,
     },

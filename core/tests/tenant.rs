@@ -23,6 +23,8 @@ mod detached;
 mod extensions;
 #[path = "tenant/histories.rs"]
 mod histories;
+#[path = "tenant/minted.rs"]
+mod minted;
 #[path = "tenant/model.rs"]
 mod model;
 #[path = "tenant/postings.rs"]

@@ -52,7 +52,9 @@ impl Tenant {
         };
         let key = match call {
             TenantCall::Admit(admit) => return self.check_credential(&admit.key, now),
-            TenantCall::Authenticate { key, .. } | TenantCall::FindByIdempotencyKey { key, .. } => {
+            TenantCall::Authenticate { key, .. }
+            | TenantCall::FindByIdempotencyKey { key, .. }
+            | TenantCall::Tokens { key, .. } => {
                 return self.check_credential(key, now);
             }
             TenantCall::Balance { key }
@@ -88,6 +90,7 @@ impl Tenant {
             TenantCall::Policy { window_ms, .. } => self.policy_report(window_ms, now),
             TenantCall::Extend(request) => self.extend(&request, now),
             TenantCall::Detached(told) => self.detach(&told),
+            TenantCall::Tokens { key, action } => self.act_on_tokens(&key, action, now),
         }
     }
 

@@ -30,6 +30,7 @@ pub struct Options {
     misconfigured: bool,
     operator: bool,
     local: bool,
+    stored: Option<PathBuf>,
 }
 
 impl Options {
@@ -46,6 +47,7 @@ impl Options {
             misconfigured: false,
             operator: true,
             local: false,
+            stored: None,
         }
     }
 
@@ -60,6 +62,13 @@ impl Options {
     #[must_use]
     pub fn misconfigured(mut self) -> Self {
         self.misconfigured = true;
+        self
+    }
+
+    /// Serves a copy of what another version has stored: a folder of `tests/e2e/fixtures`.
+    #[must_use]
+    pub fn stored_by(mut self, fixture: &str) -> Self {
+        self.stored = Some(fixtures().join(fixture));
         self
     }
 
@@ -284,6 +293,20 @@ fn sqlite_files(folder: &Path) -> Vec<PathBuf> {
     files.filter(|path| path.extension().is_some_and(|extension| extension == "sqlite")).collect()
 }
 
+/// Where storage of other versions is kept.
+#[must_use]
+pub fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
+}
+
+fn copy_databases(from: &Path, to: &Path) {
+    for file in sqlite_files(from) {
+        let copy = to.join(file.strip_prefix(from).expect("it lies below"));
+        fs::create_dir_all(copy.parent().expect("a folder")).expect("a folder");
+        let _bytes = fs::copy(&file, &copy).expect("a copy");
+    }
+}
+
 /// The repository's root.
 #[must_use]
 pub fn repository() -> PathBuf {
@@ -321,6 +344,9 @@ fn write_config(options: &Options, simulator: &Simulator, folder: &Path, port: u
     fs::write(&vars_path, vars.to_string()).expect("the variables are written");
     let storage = folder.join("storage");
     fs::create_dir(&storage).expect("a storage folder");
+    if let Some(stored) = &options.stored {
+        copy_databases(stored, &storage);
+    }
     let mut command = script("workerd-config.mjs");
     command.arg("--out").arg(config_path(folder)).arg("--port").arg(port.to_string());
     command.arg("--storage").arg(storage).arg("--build").arg(build).arg("--vars-file").arg(vars_path);
