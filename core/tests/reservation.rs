@@ -45,6 +45,12 @@ mod open;
 mod operate;
 #[path = "reservation/outbox.rs"]
 mod outbox;
+#[path = "reservation/place.rs"]
+mod place;
+#[path = "reservation/rejoin.rs"]
+mod rejoin;
+#[path = "reservation/resume.rs"]
+mod resume;
 #[path = "reservation/retry.rs"]
 mod retry;
 #[path = "reservation/signals.rs"]

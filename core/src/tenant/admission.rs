@@ -8,10 +8,11 @@ use crate::economics::Workload;
 use crate::ids::{AttemptId, Identity};
 use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
 use crate::money::Micros;
-use crate::policy::{OnDisconnect, Route, Terms, resolve_on_disconnect};
+use crate::policy::{Background, OnDisconnect, Owner, Route, Terms, resolve_on_disconnect};
 use crate::refusal::Refusal;
 use crate::request::Endpoint;
 use crate::request::forward::forwarded;
+use crate::reservation::Place;
 use crate::time::UnixMillis;
 use crate::token::Credential;
 use alloc::collections::BTreeMap;
@@ -59,6 +60,9 @@ pub struct Admit {
     /// The client's own headers that go to the provider where its dialect knows them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub forward: BTreeMap<String, String>,
+    /// What the request says about running in the background at its provider.
+    #[serde(default)]
+    pub background: Background,
 }
 
 impl Admit {
@@ -211,6 +215,7 @@ pub fn admit(
         reduced: Micros::ZERO,
         slot_freed: false,
         charged: Micros::ZERO,
+        place: Place::default(),
     };
     Ok((Admitted::of(&hold, false), Some(AdmissionRows { posted, hold, period, idempotency, run })))
 }
@@ -257,6 +262,8 @@ fn terms(context: &AdmitContext<'_>, route: &Route, admit: &Admit) -> Result<Ter
     let answers = if endpoint.is_none_or(Endpoint::has_output) { u64::from(admit.choices.max(1)) } else { 0 };
     let output_bound_tokens = max_output_tokens.saturating_mul(answers);
     let asks_for_usage = policies.include_usage && endpoint.is_none_or(Endpoint::has_usage_event);
+    let background =
+        provider.dialect.has_background() && admit.streaming && admit.background.on_route(route.background);
     Ok(Terms {
         config_version: context.account.config_version,
         route: route.name.clone(),
@@ -265,7 +272,8 @@ fn terms(context: &AdmitContext<'_>, route: &Route, admit: &Admit) -> Result<Ter
         path: Endpoint::target(&admit.path),
         model: admit.model.clone(),
         streaming: admit.streaming,
-        owner: policies.owner,
+        // Only the object takes a stream up again.
+        owner: if background { Owner::Object } else { policies.owner },
         on_disconnect,
         grace_ms: policies.grace_ms,
         keep_partial: policies.keep_partial,
@@ -273,7 +281,10 @@ fn terms(context: &AdmitContext<'_>, route: &Route, admit: &Admit) -> Result<Ter
         first_byte_ms: policies.first_byte_ms,
         idle_ms: policies.idle_ms,
         total_ms: policies.total_ms,
-        observation_ms: policies.observation_ms,
+        observation_ms: match route.observation_ms {
+            None if background => policies.total_ms,
+            _ => policies.observation_ms,
+        },
         retention_s: policies.retention_s,
         strip_usage: admit.streaming && asks_for_usage && !admit.include_usage,
         max_output_tokens,
@@ -283,7 +294,7 @@ fn terms(context: &AdmitContext<'_>, route: &Route, admit: &Admit) -> Result<Ter
         price_version: provider.prices.version.clone(),
         // The most that it can cost: every byte of the body an input token, every output token used.
         hold: price.worst_case(admit.body_bytes, output_bound_tokens)?,
-        capabilities: provider.dialect.capabilities(),
+        capabilities: provider.capabilities_for(background),
         on_expiry: policies.on_expiry.credit,
         slot_on_expiry: policies.on_expiry.slot,
         on_interruption: policies.on_interruption,
@@ -293,6 +304,7 @@ fn terms(context: &AdmitContext<'_>, route: &Route, admit: &Admit) -> Result<Ter
         workload: policies.workload,
         auto: Some(auto_terms(&policies, admit.body_bytes, output_bound_tokens, context.measures)),
         forward: forwarded(provider.dialect, &admit.forward),
+        background,
     })
 }
 

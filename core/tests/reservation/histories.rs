@@ -4,6 +4,7 @@
 use super::arrows;
 use super::books;
 use super::model::{Model, Seen, Shown};
+use super::place;
 use super::steps::{About, Step, Which, any_terms, step};
 use super::world::*;
 use holdfast_core::meter::EndClass;
@@ -11,8 +12,8 @@ use holdfast_core::policy::Terms;
 use holdfast_core::reconcile::Outcome;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{
-    Aggregate, CancelAnswer, Command, Delivery, Effect, OperatorAction, Reply, Report, Signal, SourceEnd, Subject,
-    Transition, UpstreamEnd, UpstreamState, late_signal, refused_row,
+    Aggregate, CancelAnswer, Command, Delivery, Effect, OperatorAction, Parcel, Reply, Report, Signal, SourceEnd,
+    Subject, Transition, UpstreamEnd, UpstreamState, late_signal, refused_row,
 };
 use holdfast_core::time::UnixMillis;
 use proptest::prelude::*;
@@ -28,13 +29,15 @@ struct Calm {
     /// Lookups and cancels are answered.
     provider_answers: bool,
     tenant_extends: bool,
+    tenant_has_places: bool,
 }
 
 fn any_calm() -> impl Strategy<Value = Calm> {
-    any::<[bool; 3]>().prop_map(|[driver_alive, provider_answers, tenant_extends]| Calm {
+    any::<[bool; 4]>().prop_map(|[driver_alive, provider_answers, tenant_extends, tenant_has_places]| Calm {
         driver_alive,
         provider_answers,
         tenant_extends,
+        tenant_has_places,
     })
 }
 
@@ -139,6 +142,10 @@ impl History {
             Step::LookUpFailed(which, retry_after_ms) => {
                 Command::LookUpFailed { epoch: self.epoch(*which), retry_after_ms: *retry_after_ms }
             }
+            Step::Resumed(which) => Command::Resumed { epoch: self.epoch(*which) },
+            Step::ResumeFailed(which, refused, retry_after_ms) => {
+                Command::ResumeFailed { epoch: self.epoch(*which), refused: *refused, retry_after_ms: *retry_after_ms }
+            }
             Step::HoldExtended(ahead, own) => {
                 let epoch = self.world.epoch() + ahead;
                 let id = u8::try_from(10 + epoch + if *own { 0 } else { 100 }).unwrap();
@@ -159,6 +166,15 @@ impl History {
             Step::RefusedPosting(index) => {
                 Command::DeliveryRefused { posting_id: self.posting_id(*index), refusal: "already_resolved".into() }
             }
+            Step::PlaceAnswered(ago, given) => {
+                let number = self.world.aggregate.live().map_or(0, |live| live.place.number);
+                let posting_id = place::id(number.saturating_sub(*ago));
+                match given {
+                    None => Command::DeliveryFailed { posting_id },
+                    Some(true) => Command::Acknowledge { posting_id },
+                    Some(false) => place::refused(number.saturating_sub(*ago)),
+                }
+            }
             Step::Again(_) if self.sent.is_empty() => return None,
             Step::Again(index) => self.named_as_now(self.world.given_again(index.get(&self.sent))),
             Step::Alarm { driver_alive, .. } => wake(*driver_alive),
@@ -172,6 +188,8 @@ impl History {
             Step::ClockBack(ms) => self.world.now = UnixMillis(self.world.now.0 - ms),
             Step::Alarm { early_ms, late_ms, .. } => {
                 let Some(at) = self.world.next_wake() else { return };
+                // What was due before is late already: an alarm that comes for it sets no clock back.
+                let at = at.max(self.world.now);
                 self.world.now = UnixMillis(at.0 - early_ms).plus(*late_ms);
             }
             _ => {}
@@ -185,10 +203,11 @@ impl History {
     /// driver still tells is heard, as the shell does.
     fn take(&mut self, command: &Command) -> Result<Transition, Refusal> {
         let before = self.world.clone();
-        let outbox = matches!(
-            command,
-            Command::Acknowledge { .. } | Command::DeliveryFailed { .. } | Command::DeliveryRefused { .. }
-        );
+        let outbox = !place::is_answer(command)
+            && matches!(
+                command,
+                Command::Acknowledge { .. } | Command::DeliveryFailed { .. } | Command::DeliveryRefused { .. }
+            );
         let version = before.aggregate.live().map_or(0, |live| live.version);
         let seen = Seen { version, cost: books::charged(&before) };
         let expected = (!outbox).then(|| self.model.take(command, &before.log, seen, before.now.0));
@@ -233,7 +252,7 @@ impl History {
                 assert!(self.submissions.len() == 1 || repeats, "invariant 12: the route allows no repetition");
                 assert!(before.live().cancellation.is_none(), "what somebody cancelled is not sent");
             }
-            Command::Acknowledge { posting_id } if transition.state.is_some() => {
+            Command::Acknowledge { posting_id } if transition.state.is_some() && !place::is_answer(command) => {
                 self.acknowledged.insert(posting_id.clone());
             }
             _ => {}
@@ -276,7 +295,10 @@ impl History {
     /// Invariant 8: the same command at the same moment has no second effect, and an asker gets the same answer.
     fn check_repeated(&self, command: &Command, result: &Result<Transition, Refusal>) {
         let new_fact = match command {
-            Command::DeliveryFailed { .. } | Command::LookUpFailed { .. } => true,
+            Command::DeliveryFailed { .. }
+            | Command::LookUpFailed { .. }
+            | Command::Resumed { .. }
+            | Command::ResumeFailed { .. } => true,
             // A lookup has no event id: its answer given again is a second answer.
             Command::Signal { signal, .. } => signal.event_id.is_none(),
             // After the end one thing is done at a time: what is due besides has its own wake-up, at once.
@@ -342,8 +364,12 @@ impl History {
             let mut worked = woken.state.is_some();
             self.perform(&woken.effects, calm);
             let due: Vec<_> = self.world.aggregate.due_deliveries(self.world.now).cloned().collect();
-            for Delivery { posting_id, .. } in due {
-                self.take(&Command::Acknowledge { posting_id }).unwrap();
+            for Delivery { posting_id, parcel, .. } in due {
+                let number = self.world.aggregate.live().map_or(0, |live| live.place.number);
+                let over = parcel == Parcel::Place && !calm.tenant_has_places;
+                let answer = if over { place::refused(number) } else { Command::Acknowledge { posting_id } };
+                let answered = self.take(&answer).unwrap();
+                self.perform(&answered.effects, calm);
                 worked = true;
             }
             let next = self.world.next_wake();
@@ -373,6 +399,10 @@ impl History {
                 Effect::RequestCancel { epoch, .. } if calm.provider_answers => {
                     Command::CancelAnswered { epoch: *epoch, answer: CancelAnswer::Confirmed { usage: None } }
                 }
+                Effect::Resume { epoch, .. } if calm.provider_answers => Command::Resumed { epoch: *epoch },
+                Effect::Resume { epoch, .. } => {
+                    Command::ResumeFailed { epoch: *epoch, refused: false, retry_after_ms: None }
+                }
                 Effect::ExtendHold { epoch, .. } if calm.tenant_extends => {
                     Command::HoldExtended { epoch: *epoch, attempt: attempt_id(u8::try_from(10 + epoch).unwrap()) }
                 }
@@ -382,6 +412,11 @@ impl History {
             // The effects of what comes of it are performed too. A stop that ended in a search is no end.
             let Ok(transition) = self.take(&command) else { continue };
             self.perform(&transition.effects, calm);
+            if let (Effect::Resume { epoch, .. }, Reply::Continue, true) =
+                (effect, &transition.reply, calm.driver_alive)
+            {
+                self.take(&end(*epoch, complete(3, 4))).unwrap();
+            }
             if let Reply::Started { epoch } = transition.reply {
                 self.take(&Command::Submit { epoch }).unwrap();
                 if calm.driver_alive && calm.provider_answers {

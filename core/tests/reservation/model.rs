@@ -34,6 +34,7 @@ pub(crate) struct Try {
     /// It is accounted by what somebody told; or by a bound.
     pub(crate) exact: bool,
     pub(crate) bound: bool,
+    pub(crate) rejoin: super::rejoin::Rejoin,
 }
 
 impl Try {
@@ -54,6 +55,7 @@ impl Try {
             runs: false,
             exact: false,
             bound: false,
+            rejoin: Default::default(),
         }
     }
 }
@@ -77,6 +79,7 @@ pub(crate) struct Facts {
     /// How many holds there are: one, and one for each extension.
     pub(crate) holds: u64,
     pub(crate) deleted: bool,
+    pub(crate) place: super::place::Place,
 }
 
 /// What an operator could see before.
@@ -112,6 +115,7 @@ pub(crate) struct Shown {
     /// The deadline of the search or the watch.
     until: Option<u64>,
     deleted: bool,
+    place: super::place::Place,
 }
 
 impl Shown {
@@ -129,6 +133,7 @@ impl Shown {
             told: live.attempt.cancel.map(|request| request.answer),
             until: live.reconciliation.map(|search| search.deadline.0),
             deleted: live.content_deleted,
+            place: super::place::Place::of(live),
         })
     }
 }
@@ -147,6 +152,7 @@ impl Model {
                 "done".into()
             }
             (Self::Nothing, _) => "!not_found".into(),
+            (Self::Never, answer) if super::place::is_answer(answer) => "done=".into(),
             (Self::Never, Command::ResolveNeverStarted { .. } | Command::Wake { .. }) => "done=".into(),
             (Self::Never, Command::Signal { seen, .. }) => {
                 seen.map_or_else(|| "quarantined=".into(), super::words::recorded)
@@ -154,8 +160,9 @@ impl Model {
             (Self::Never, _) => "!never_started".into(),
             (Self::Ran(_), Command::Start { .. } | Command::ResolveNeverStarted { .. }) => "again=".into(),
             (Self::Ran(facts), command) => {
-                let before = facts.lifecycle();
+                let (before, alone) = (facts.lifecycle(), facts.away_since.is_some());
                 let said = facts.take(command, log, seen, now);
+                facts.keep_place(before == Lifecycle::Active && !alone && matches!(command, Command::Readers { .. }));
                 let after = facts.lifecycle();
                 if before == after {
                     return said;
@@ -202,6 +209,7 @@ impl Facts {
             hold: Settlement::Pending,
             holds: 1,
             deleted: false,
+            place: super::place::Place::default(),
         }
     }
 
@@ -214,12 +222,12 @@ impl Facts {
     }
 
     /// A sign of life. A clock that steps back shortens no lease.
-    fn sees(&mut self, now: u64) {
+    pub(crate) fn sees(&mut self, now: u64) {
         self.sign = self.sign.max(now);
     }
 
     fn lifecycle(&self) -> Lifecycle {
-        let policy = self.own.stop == Some(AbortCause::Disconnect);
+        let policy = matches!(self.own.stop, Some(AbortCause::Disconnect | AbortCause::DetachedMax));
         match (self.end, self.away_since) {
             _ if self.compensated => Lifecycle::Compensated,
             (Some((_, lifecycle)), _) => lifecycle,
@@ -257,6 +265,7 @@ impl Facts {
             told: self.own.asked,
             until: self.search.map(|search| search.until).or(self.watch.map(|watch| watch.until)),
             deleted: self.deleted,
+            place: self.place,
         }
     }
 
@@ -280,7 +289,7 @@ impl Facts {
         "+ask_cancel"
     }
 
-    fn go_on(&self, wrote: bool) -> String {
+    pub(crate) fn go_on(&self, wrote: bool) -> String {
         let word = if self.own.stop.is_some() { "stop" } else { "continue" };
         if wrote { word.into() } else { format!("{word}=") }
     }
@@ -303,6 +312,7 @@ impl Facts {
             }
         }
         match command {
+            answer if super::place::is_answer(answer) => self.answered(answer),
             Command::Submit { .. } => self.submit(now),
             Command::Respond { .. } => self.respond(now),
             Command::Identify { operation_id, .. } => self.identify(operation_id),
@@ -315,10 +325,12 @@ impl Facts {
             }
             Command::Readers { attached, .. } => self.readers(*attached, now),
             Command::Cancel => self.cancel(now),
-            Command::End { end, .. } => self.ends(end, now),
+            Command::End { end, .. } => self.ends(end, log, now),
             Command::Wake { driver_alive } => self.wake(*driver_alive, log, now),
             Command::Reconcile { end, .. } => self.reconcile(end, now),
             Command::LookUpFailed { epoch, .. } => self.look_up_failed(*epoch, now),
+            Command::Resumed { epoch } => self.resumed(*epoch, now),
+            Command::ResumeFailed { epoch, refused, .. } => self.resume_failed(*epoch, *refused, log, now),
             Command::HoldExtended { epoch, attempt } => self.hold_extended(*epoch, attempt, now),
             Command::ExtensionRefused { epoch } => self.extension_refused(*epoch, now),
             Command::CancelAnswered { epoch, answer } => self.cancel_answered(*epoch, *answer, log, now),
@@ -379,7 +391,7 @@ impl Facts {
         self.stop(AbortCause::Disconnect)
     }
 
-    fn stop(&mut self, cause: AbortCause) -> String {
+    pub(crate) fn stop(&mut self, cause: AbortCause) -> String {
         self.own.stop = Some(cause);
         format!("stop+abort{}", self.ask_cancel())
     }
@@ -401,7 +413,8 @@ impl Facts {
         use holdfast_core::reconcile::Outcome;
         // In these histories a head comes with `Respond` and says 200.
         let whole = end.source == SourceEnd::Body(EndClass::Complete) && self.own.answered.is_some();
-        let wanted = matches!(self.own.stop, Some(AbortCause::Request | AbortCause::Disconnect));
+        let wanted =
+            matches!(self.own.stop, Some(AbortCause::Request | AbortCause::Disconnect | AbortCause::DetachedMax));
         match (end.source, self.own.word) {
             _ if whole => Lifecycle::Completed,
             (_, Some(word)) if self.own.reported => match word.outcome {
@@ -415,12 +428,16 @@ impl Facts {
         }
     }
 
-    fn ends(&mut self, end: &UpstreamEnd, now: u64) -> String {
+    fn ends(&mut self, end: &UpstreamEnd, log: &LogFacts, now: u64) -> String {
         let told = matches!(end.source, SourceEnd::Body(EndClass::Complete | EndClass::InBandError))
             || end.source == SourceEnd::NoResponse { provably_unsent: true };
-        if self.outlives() && self.own.sent.is_some() && !told && !self.own.reported {
+        let open = self.outlives() && self.own.sent.is_some() && !told && !self.own.reported;
+        if open || self.breaks_off(end, now) {
             self.learn(end);
-            return self.fence(now);
+            if end.source == SourceEnd::TooLarge {
+                self.leaves_off(now);
+            }
+            return self.fence(log, now);
         }
         // No answer can be missing where nothing was sent.
         if self.own.sent.is_none() && end.source == (SourceEnd::NoResponse { provably_unsent: false }) {
@@ -439,13 +456,13 @@ impl Facts {
             return self.wake_watch(now);
         }
         if self.search.is_some() {
-            return self.wake_search(now);
+            return self.wake_search(log, now);
         }
         let here = driver_alive && self.object_drives();
         if !here && now >= self.lease_end(log) {
             self.away_since = self.away_since.or(Some(now));
             self.ever_away = true;
-            return self.fence(now);
+            return self.fence(log, now);
         }
         if let Some(cause) = self.missed(log, now) {
             if here {
@@ -460,9 +477,9 @@ impl Facts {
         if renews { "done" } else { "done=" }.into()
     }
 
-    /// An edge drives the first attempt at most.
+    /// An edge drives the first attempt at most, and takes no stream up again.
     fn object_drives(&self) -> bool {
-        self.terms.owner == Owner::Object || !self.past.is_empty()
+        self.terms.owner == Owner::Object || !self.past.is_empty() || self.own.rejoin.at.is_some()
     }
 
     fn lease_end(&self, log: &LogFacts) -> u64 {
@@ -484,7 +501,7 @@ impl Facts {
         let grace = self.terms.on_disconnect == OnDisconnect::Cancel && self.lifecycle() == Lifecycle::Detached;
         let silence = match (self.own.sent, self.own.answered) {
             (_, Some(at)) => {
-                let last = at.max(log.last_append_at.map_or(0, |at| at.0));
+                let last = at.max(log.last_append_at.map_or(0, |at| at.0)).max(self.own.rejoin.at.unwrap_or(0));
                 Some((last + self.terms.idle_ms, AbortCause::IdleTimeout))
             }
             (Some(at), None) => Some((at + self.terms.first_byte_ms, AbortCause::FirstByteTimeout)),

@@ -4,19 +4,20 @@ use super::generation::{Driver, Generation};
 use crate::egress::CallError;
 use crate::pump::{self, AbortHandle, PumpLog, PumpOptions, Verdict};
 use crate::settings;
+use holdfast_core::config::Provider;
 use holdfast_core::ids::AttemptId;
 use holdfast_core::policy::Terms;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::reservation::{Command, Reply, ResponseHead, UpstreamEnd};
+use holdfast_core::reservation::{Aggregate, Command, Reply, ResponseHead, UpstreamEnd};
 use holdfast_core::wire::Responded;
 use std::future::{Future, ready};
 use std::rc::Rc;
 use worker::Response;
 
 /// The pump's log in this object: the chunk log beside it.
-struct ObjectLog {
-    generation: Rc<Generation>,
-    epoch: u32,
+pub(super) struct ObjectLog {
+    pub(super) generation: Rc<Generation>,
+    pub(super) epoch: u32,
 }
 
 impl PumpLog for ObjectLog {
@@ -26,6 +27,22 @@ impl PumpLog for ObjectLog {
 
     fn received(&self) {
         self.generation.received();
+    }
+
+    /// Where the operation outlives its socket its name is stored at once, before more is released: after a loss nothing
+    /// can be asked without it. Elsewhere the end brings it.
+    fn identified(&self, operation_id: String) {
+        let outlives =
+            |aggregate: &Aggregate| aggregate.live().is_some_and(|live| live.terms.capabilities.outlives_socket());
+        if !self.generation.with_aggregate(outlives) {
+            return;
+        }
+        let stored = self.generation.store_response(self.epoch);
+        let identify = Command::Identify { epoch: self.epoch, operation_id };
+        if let Err(refusal) = stored.and_then(|()| self.generation.apply(&identify)) {
+            // A fenced driver hears it with its next batch; after a failed write the end brings the name again.
+            worker::console_error!("the operation's name was not stored: {refusal}");
+        }
     }
 
     fn deliver(&self, bytes: Vec<u8>) {
@@ -48,11 +65,11 @@ impl PumpLog for ObjectLog {
         ready(verdict_of(stored.and_then(|()| append())))
     }
 
-    async fn finish(&self, end: UpstreamEnd, last_bytes: Vec<u8>) {
-        if let Err(refusal) = self.generation.end(self.epoch, end, last_bytes) {
-            // Recorded by the aggregate where it matters; the lease finds what is left.
-            worker::console_error!("the end was refused: {refusal}");
-        }
+    async fn finish(&self, end: &UpstreamEnd, last_bytes: &[u8]) -> bool {
+        let Err(refusal) = self.generation.end(self.epoch, end.clone(), last_bytes.to_vec()) else { return true };
+        // Recorded by the aggregate where it matters.
+        worker::console_error!("the end was refused: {refusal}");
+        !matches!(refusal, Refusal::Unavailable { .. })
     }
 }
 
@@ -78,8 +95,13 @@ impl Generation {
                 Ok(Reply::Continue) => generation.drive(epoch, &body, &abort).await,
                 other => worker::console_error!("not submitted: {other:?}"),
             }
-            generation.driver.borrow_mut().take();
+            generation.forget_driver(epoch);
         });
+    }
+
+    /// The driver of an epoch is gone. Another one may be there already.
+    pub(super) fn forget_driver(&self, epoch: u32) {
+        self.driver.borrow_mut().take_if(|driver| driver.epoch == epoch);
     }
 
     async fn drive(self: &Rc<Self>, epoch: u32, body: &[u8], abort: &AbortHandle) {
@@ -100,10 +122,13 @@ async fn call(
     body: &[u8],
     abort: &AbortHandle,
 ) -> Result<Response, CallError> {
-    let providers = settings::providers(&generation.env)?;
-    let provider = providers
-        .iter()
-        .find(|provider| provider.name == terms.provider)
-        .ok_or_else(|| CallError::NotSent("the provider is not configured any more".into()))?;
+    let provider = &provider_of(generation, terms)?;
     pump::call_provider(&generation.env, provider, terms, attempt, body, abort).await
+}
+
+/// The provider that a generation was admitted for.
+pub(super) fn provider_of(generation: &Generation, terms: &Terms) -> Result<Provider, CallError> {
+    let providers = settings::providers(&generation.env)?;
+    let provider = providers.into_iter().find(|provider| provider.name == terms.provider);
+    provider.ok_or_else(|| CallError::NotSent("the provider is not configured any more".into()))
 }

@@ -29,12 +29,16 @@
 //! | `fin_at=k` | FIN after k bytes, without the chunk terminator |
 //! | `end_at=k` | clean chunked end after k bytes |
 //! | `stall_at=k` | sends nothing more after k bytes, keeps the socket; with `stall_ms` goes on after that time |
+//! | `cancel` | of a background job: `stops` (default); `slow`: stops after `cancel_ms` (1000); `lost`: stops, and no answer comes; `void`: neither; `refused`: 403, and goes on |
+//! | `lookups`, `resumes` | of a background job: planned answers to those questions, see [`crate::plan`] |
+//! | `endless=1` | a background job never ends: nothing comes after its last word |
 //! | `tag` | free label for the log |
 //!
 //! If several of the faults that end an answer are given, the smallest offset
 //! acts (at equal ones: reset, fin, end, stall). One beyond the end never acts;
 //! one equal to the length acts before the chunk terminator.
 
+use crate::plan::Plan;
 use crate::refusal::Refusal;
 
 /// More would make bodies of hundreds of megabytes.
@@ -84,6 +88,22 @@ pub struct Behaviour {
     pub end_at: Option<usize>,
     pub stall_at: Option<usize>,
     pub stall_ms: Option<u64>,
+    pub cancel: OnCancel,
+    pub cancel_ms: u64,
+    pub lookups: Plan,
+    pub resumes: Plan,
+    pub endless: bool,
+}
+
+/// What a background job does when it is to be cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is the word of that name, see the module's table")]
+pub enum OnCancel {
+    Stops,
+    Slow,
+    Lost,
+    Void,
+    Refused,
 }
 
 impl Behaviour {
@@ -119,6 +139,11 @@ impl Behaviour {
             end_at: None,
             stall_at: None,
             stall_ms: None,
+            cancel: OnCancel::Stops,
+            cancel_ms: 1_000,
+            lookups: Plan::default(),
+            resumes: Plan::default(),
+            endless: false,
         }
     }
 
@@ -177,6 +202,11 @@ impl Behaviour {
             "status" => self.status = Some(status(value)?),
             "retry_after" => self.retry_after = Some(header_value(value)?),
             "location" => self.location = Some(header_value(value)?),
+            "cancel" => self.cancel = on_cancel(value)?,
+            "cancel_ms" => self.cancel_ms = number(value)?,
+            "lookups" => self.lookups = Plan::parse(value)?,
+            "resumes" => self.resumes = Plan::parse(value)?,
+            "endless" => self.endless = one_of(value, &[("1", true), ("0", false)])?,
             // Only the log cares, see `tag`.
             "tag" => {}
             _ => return self.set_bytes(key, value),
@@ -228,6 +258,17 @@ fn number<N: TryFrom<u64>>(value: &str) -> Option<N> {
 
 fn status(value: &str) -> Option<u16> {
     number(value).filter(|status| *status == 200 || (300..=599).contains(status))
+}
+
+fn on_cancel(value: &str) -> Option<OnCancel> {
+    match value {
+        "stops" => Some(OnCancel::Stops),
+        "slow" => Some(OnCancel::Slow),
+        "lost" => Some(OnCancel::Lost),
+        "void" => Some(OnCancel::Void),
+        "refused" => Some(OnCancel::Refused),
+        _ => None,
+    }
 }
 
 fn header_value(value: &str) -> Option<String> {

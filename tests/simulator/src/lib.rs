@@ -19,7 +19,9 @@ mod connection;
 mod generate;
 mod hooks;
 mod http;
+mod jobs;
 mod log;
+pub mod plan;
 mod play;
 mod recordings;
 mod refusal;
@@ -35,6 +37,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::hooks::Hooks;
+use crate::jobs::Jobs;
 use crate::log::RequestLog;
 use crate::recordings::Recordings;
 use crate::server::Shared;
@@ -74,7 +77,12 @@ impl Simulator {
         let recordings = Recordings::load(config.recordings.as_deref())?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, config.port)).await?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared { recordings, log: RequestLog::new(config.log_max), hooks: Hooks::default() });
+        let shared = Arc::new(Shared {
+            recordings,
+            log: RequestLog::new(config.log_max),
+            hooks: Hooks::default(),
+            jobs: Jobs::default(),
+        });
         let task = tokio::spawn(server::accept_loop(listener, Arc::clone(&shared)));
         Ok(Self { address, shared, task })
     }
