@@ -45,6 +45,8 @@ mod open;
 mod operate;
 #[path = "reservation/outbox.rs"]
 mod outbox;
+#[path = "reservation/place.rs"]
+mod place;
 #[path = "reservation/rejoin.rs"]
 mod rejoin;
 #[path = "reservation/resume.rs"]

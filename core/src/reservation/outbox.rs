@@ -20,6 +20,8 @@ pub enum Parcel {
     Posting,
     /// What is told of a change that has no posting.
     Notice,
+    /// Whether the work goes on without a reader; its body is the aggregate's own [`super::Place`].
+    Place,
 }
 
 impl Parcel {
@@ -31,9 +33,9 @@ impl Parcel {
 /// A posting or notice that the tenant has not acknowledged yet. Its body is the outbox row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Delivery {
-    /// Which posting; of a notice its own id.
+    /// Which posting; of another parcel its own id.
     pub posting_id: String,
-    /// Which of the two.
+    /// Which kind.
     #[serde(default, skip_serializing_if = "Parcel::is_posting")]
     pub parcel: Parcel,
     /// Deliveries that failed.
@@ -63,8 +65,8 @@ pub(super) fn notice_delivery(notice: &Notice, now: UnixMillis) -> Delivery {
     Delivery { posting_id: notice.id.clone(), parcel: Parcel::Notice, attempts: 0, next_at: now }
 }
 
-fn is_notice(deliveries: &[Delivery], id: &str) -> bool {
-    deliveries.iter().any(|delivery| delivery.posting_id == id && delivery.parcel == Parcel::Notice)
+fn parcel_of(deliveries: &[Delivery], id: &str) -> Option<Parcel> {
+    deliveries.iter().find(|delivery| delivery.posting_id == id).map(|delivery| delivery.parcel)
 }
 
 fn without(deliveries: &[Delivery], posting_id: &str) -> Vec<Delivery> {
@@ -124,11 +126,11 @@ impl Reservation {
         if deliveries == self.deliveries {
             return Transition::unchanged(Reply::Done);
         }
-        // Settled is what has its postings applied: a notice settles nothing, and what was refused for good has not arrived.
-        let acknowledged_at = if is_notice(&self.deliveries, posting_id) {
+        // Settled is what has its postings applied: nothing else settles, and what was refused for good has not arrived.
+        let acknowledged_at = if parcel_of(&self.deliveries, posting_id) != Some(Parcel::Posting) {
             self.acknowledged_at
         } else {
-            let arrived = deliveries.iter().all(|delivery| delivery.parcel == Parcel::Notice);
+            let arrived = !deliveries.iter().any(|delivery| delivery.parcel == Parcel::Posting);
             (arrived && self.refused_deliveries.is_empty()).then_some(now)
         };
         Self { deliveries, acknowledged_at, ..self.clone() }.changed(Reply::Done)
@@ -150,9 +152,13 @@ impl Reservation {
         if next.deliveries == self.deliveries {
             return Transition::unchanged(Reply::Done);
         }
-        if is_notice(&self.deliveries, posting_id) {
+        match parcel_of(&self.deliveries, posting_id) {
+            Some(Parcel::Posting) | None => {}
+            Some(Parcel::Place) => return next.place_refused(refusal, now),
             // Nobody's balance depends on it.
-            return next.changed(Reply::Done).with_history(now, "delivery_refused", refusal, self.attempt.epoch());
+            Some(Parcel::Notice) => {
+                return next.changed(Reply::Done).with_history(now, "delivery_refused", refusal, self.attempt.epoch());
+            }
         }
         next.refused_deliveries.push(refused(posting_id, refusal, now));
         next.ask_for_review(ReasonCode::PostingRefused, now);

@@ -24,22 +24,30 @@ impl Generation {
         self.state.wait_until(async move { generation.deliver_postings().await });
     }
 
+    /// Tells the tenant at once, where the last reader's leaving or a reader's return has made a word for it.
+    pub(super) fn tell_place(self: &Rc<Self>) {
+        let word = self.with_aggregate(|aggregate| {
+            aggregate.deliveries().iter().any(|delivery| delivery.parcel == Parcel::Place && delivery.attempts == 0)
+        });
+        if word {
+            self.start_deliveries();
+        }
+    }
+
     /// Delivers what is due, one by one and in order, so that each has its own answer. A second call while one runs does
-    /// nothing; the first failure ends the round.
+    /// nothing: what became due meanwhile is delivered by the same run. The first failure ends it.
     pub(super) async fn deliver_postings(self: &Rc<Self>) {
         if self.delivering.replace(true) {
             return;
         }
-        if let Some((tenant, calls)) = self.due_calls() {
-            for (posting_id, call) in calls {
-                let outcome = self.deliver(&tenant, &call).await;
-                let command = outcome.command(posting_id);
-                if let Err(refusal) = self.apply(&command) {
-                    worker::console_error!("outbox: {}", refusal.message());
-                }
-                if matches!(command, Command::DeliveryFailed { .. }) {
-                    break;
-                }
+        while let Some((tenant, posting_id, call)) = self.due_call() {
+            let command = self.deliver(&tenant, &call).await.command(posting_id);
+            let applied = self.apply(&command);
+            if let Err(refusal) = &applied {
+                worker::console_error!("outbox: {}", refusal.message());
+            }
+            if applied.is_err() || matches!(command, Command::DeliveryFailed { .. }) {
+                break;
             }
         }
         self.delivering.set(false);
@@ -72,7 +80,8 @@ impl Generation {
         matches!(select(asked, patience).await, Either::Left((Ok(TenantReply::Noted), _)))
     }
 
-    fn due_calls(&self) -> Option<(TenantId, Vec<(String, TenantCall)>)> {
+    /// The first that is due and can be delivered.
+    fn due_call(&self) -> Option<(TenantId, String, TenantCall)> {
         let (tenant, due) = self.with_aggregate(|aggregate| {
             let tenant = match aggregate {
                 Aggregate::Vacant => None,
@@ -82,21 +91,21 @@ impl Generation {
             let due: Vec<Delivery> = aggregate.due_deliveries(clock::now()).cloned().collect();
             tenant.map(|tenant| (tenant, due))
         })?;
-        let calls: Vec<_> = due
-            .into_iter()
-            .filter_map(|Delivery { posting_id, parcel, .. }| {
-                let call = self.call_of(&posting_id, parcel);
-                let call = call.inspect_err(|error| worker::console_error!("outbox: {error}")).ok().flatten()?;
-                Some((posting_id, call))
-            })
-            .collect();
-        (!calls.is_empty()).then_some((tenant, calls))
+        due.into_iter().find_map(|Delivery { posting_id, parcel, .. }| {
+            let call = self.call_of(&posting_id, parcel);
+            let call = call.inspect_err(|error| worker::console_error!("outbox: {error}")).ok().flatten()?;
+            Some((tenant.clone(), posting_id, call))
+        })
     }
 
     fn call_of(&self, id: &str, parcel: Parcel) -> Result<Option<TenantCall>> {
         Ok(match parcel {
             Parcel::Posting => self.store.outbox_row(id)?.map(|posting| self.settling(posting)),
             Parcel::Notice => self.store.outbox_row(id)?.map(|notice| TenantCall::Notify { notices: vec![notice] }),
+            // What is so now: it has a number of its own.
+            Parcel::Place => self.with_aggregate(|aggregate| {
+                aggregate.live().map(|live| TenantCall::Detached(Box::new(live.detached())))
+            }),
         })
     }
 

@@ -58,7 +58,7 @@ impl Tenant {
         let Some(current) = current.filter(|current| current.state == HoldState::Open) else { return Ok(()) };
         let now = clock::now();
         let due_at = if answered { due_after_start(&current, now) } else { now.plus(RETRY_MS) };
-        self.store.store_due(Hold { due_at, ..current })
+        self.store.store_hold(Hold { due_at, ..current })
     }
 
     /// Whether the generation answered that the hold is, or will be, resolved by itself.
