@@ -52,6 +52,8 @@ enum Endpoint<'a> {
     TestPanic,
     #[cfg(feature = "test-hooks")]
     TestPanicObject(&'a str),
+    #[cfg(feature = "test-hooks")]
+    TestWriteFault(&'a str),
 }
 
 /// Where a request goes.
@@ -92,6 +94,10 @@ impl<'a> Endpoint<'a> {
         if let Some(id) = path.strip_prefix("/__test/panic-object/") {
             return Some(Self::TestPanicObject(id));
         }
+        #[cfg(feature = "test-hooks")]
+        if let Some(fault) = path.strip_prefix("/__test/write-fault/") {
+            return Some(Self::TestWriteFault(fault));
+        }
         if let Some(rest) = path.strip_prefix("/admin/") {
             return AdminPath::at(rest).map(Self::Admin);
         }
@@ -126,7 +132,7 @@ impl<'a> Endpoint<'a> {
             Self::Keys | Self::Tokens => &["GET", "POST"],
             Self::Webhook(path) => path.methods(),
             #[cfg(feature = "test-hooks")]
-            Self::TestPanic | Self::TestPanicObject(_) => &["POST"],
+            Self::TestPanic | Self::TestPanicObject(_) | Self::TestWriteFault(_) => &["POST"],
             _ => &["GET"],
         }
     }
@@ -270,6 +276,8 @@ async fn serve(endpoint: Endpoint<'_>, request: Request, env: &Env, context: &Co
         Endpoint::TestPanic => crate::test_hooks::panic_here(),
         #[cfg(feature = "test-hooks")]
         Endpoint::TestPanicObject(id) => crate::test_hooks::panic_object(&request, env, id).await,
+        #[cfg(feature = "test-hooks")]
+        Endpoint::TestWriteFault(fault) => crate::test_hooks::arm_write_fault(fault),
     }
 }
 
@@ -417,5 +425,6 @@ mod tests {
         assert_eq!(Destination::of("GET", "/__test/calls"), Destination::Nowhere);
         assert_eq!(Destination::of("POST", "/__test/panic"), Destination::Nowhere);
         assert_eq!(Destination::of("POST", "/__test/panic-object/gen_1"), Destination::Nowhere);
+        assert_eq!(Destination::of("POST", "/__test/write-fault/lost/1"), Destination::Nowhere);
     }
 }

@@ -23,6 +23,9 @@ use worker::{AbortController, AbortSignal, ByteStream, Env, Response};
 /// The first batch is stored at the latest after so long.
 const FIRST_BATCH_MS: u64 = 100;
 
+/// Pauses before an end that could not be stored is told again. After the last one, the lease finds what is left.
+const FINISH_PAUSES_MS: [u64; 4] = [50, 250, 1_000, 4_000];
+
 /// Whether the driver goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -41,6 +44,8 @@ pub trait PumpLog {
     fn respond(&self, head: Option<ResponseHead>);
     /// The provider sent something, though it may not be released yet.
     fn received(&self);
+    /// The provider named its operation: told once, before the bytes that name it are delivered.
+    fn identified(&self, operation_id: String);
     /// Bytes that readers may have now. Never waits.
     fn deliver(&self, bytes: Vec<u8>);
     /// Bytes delivered and not stored yet.
@@ -49,8 +54,9 @@ pub trait PumpLog {
     fn has_unstored(&self) -> bool;
     /// Stores what was delivered; with nothing to store it is a heartbeat.
     fn flush(&self) -> impl Future<Output = Verdict> + 'static;
-    /// The end: stores the last bytes, closes and settles in one step.
-    fn finish(&self, end: UpstreamEnd, last_bytes: Vec<u8>) -> impl Future<Output = ()>;
+    /// The end: stores the last bytes, closes and settles in one step. Whether it was taken, or refused for good: false
+    /// when the log cannot be written right now.
+    fn finish(&self, end: &UpstreamEnd, last_bytes: &[u8]) -> impl Future<Output = bool>;
 }
 
 /// Stops a driver from outside: closes the socket at once.
@@ -161,13 +167,13 @@ pub async fn run<L: PumpLog>(
         Err(Verdict::Fenced) => abort.abort(),
         Err(_) => {
             abort.abort();
-            log.finish(UpstreamEnd::by(SourceEnd::Aborted), Vec::new()).await;
+            finish(log, &UpstreamEnd::by(SourceEnd::Aborted), &[]).await;
         }
-        Ok(Err(_)) if abort.is_aborted() => log.finish(UpstreamEnd::by(SourceEnd::Aborted), Vec::new()).await,
+        Ok(Err(_)) if abort.is_aborted() => finish(log, &UpstreamEnd::by(SourceEnd::Aborted), &[]).await,
         Ok(Err(error)) => {
             worker::console_error!("no answer from the provider: {error:?}");
             let provably_unsent = matches!(error, CallError::NotSent(_));
-            log.finish(UpstreamEnd::by(SourceEnd::NoResponse { provably_unsent }), Vec::new()).await;
+            finish(log, &UpstreamEnd::by(SourceEnd::NoResponse { provably_unsent }), &[]).await;
         }
         Ok(Ok(response)) => take_in(log, response, abort, options).await,
     }
@@ -190,13 +196,14 @@ async fn take_in<L: PumpLog>(log: &L, mut response: Response, abort: &AbortHandl
     let streaming = is_event_stream(&head);
     log.respond(streaming.then(|| head.clone()));
     let mut intake = Intake::new(IntakeOptions { streaming, ..options.intake });
-    let mut exchange = Exchange { log, abort, options, streaming, collected: Vec::new(), received_bytes: 0 };
+    let mut exchange =
+        Exchange { log, abort, options, streaming, collected: Vec::new(), received_bytes: 0, identified: false };
     let stopped = match response.stream() {
         Ok(body) => exchange.copy(body, &mut intake).await,
         // No body to read: an answer with its head alone.
         Err(_) => Stopped::BodyEnded,
     };
-    let aborted = stopped != Stopped::BodyEnded || abort.is_aborted();
+    let aborted = !matches!(stopped, Stopped::BodyEnded | Stopped::BodyBroke) || abort.is_aborted();
     abort.abort();
     if stopped == Stopped::Told(Verdict::Fenced) {
         return;
@@ -209,8 +216,22 @@ async fn take_in<L: PumpLog>(log: &L, mut response: Response, abort: &AbortHandl
         _ if aborted => SourceEnd::Aborted,
         _ => SourceEnd::Body(rest.class),
     };
-    let (end, last_bytes) =
-        if streaming { end_of_stream(source, head, rest) } else { end_of_body(source, head, rest, exchange.collected) };
+    let (end, last_bytes) = if streaming {
+        end_of_stream(source, head, rest)
+    } else {
+        end_of_body(stopped == Stopped::BodyBroke, source, head, rest, exchange.collected)
+    };
+    finish(log, &end, &last_bytes).await;
+}
+
+/// What was observed must not be lost to a write that fails once: it may be exact usage.
+async fn finish<L: PumpLog>(log: &L, end: &UpstreamEnd, last_bytes: &[u8]) {
+    for pause_ms in FINISH_PAUSES_MS {
+        if log.finish(end, last_bytes).await {
+            return;
+        }
+        sleep_ms(pause_ms).await;
+    }
     log.finish(end, last_bytes).await;
 }
 
@@ -232,17 +253,25 @@ fn end_of_stream(source: SourceEnd, head: ResponseHead, mut rest: IntakeEnd) -> 
 
 /// What was observed of a plain answer, and its bytes. One that is not whole, or cannot be passed on, is not stored: its
 /// readers get an error instead, and its status alone is told.
-fn end_of_body(source: SourceEnd, head: ResponseHead, rest: IntakeEnd, mut body: Vec<u8>) -> (UpstreamEnd, Vec<u8>) {
+fn end_of_body(
+    broke_off: bool,
+    source: SourceEnd,
+    head: ResponseHead,
+    rest: IntakeEnd,
+    mut body: Vec<u8>,
+) -> (UpstreamEnd, Vec<u8>) {
     body.extend(rest.tail);
     let error_envelope = is_error_envelope(&body);
     let whole = rest.class == EndClass::Complete && is_success(head.status);
     let ended_by_itself = matches!(source, SourceEnd::Body(_));
-    let kept = ended_by_itself && (whole || is_passable(head.status, error_envelope));
+    let passable = !broke_off && is_passable(head.status, error_envelope);
+    let kept = ended_by_itself && (whole || passable);
     if !kept {
         body.clear();
     }
     let told = kept || (ended_by_itself && !is_success(head.status));
-    (UpstreamEnd { error_envelope, head: told.then_some(head), ..reported(source, rest.report) }, body)
+    let head = told.then_some(head);
+    (UpstreamEnd { error_envelope, head, broke_off: broke_off && !kept, ..reported(source, rest.report) }, body)
 }
 
 fn reported(source: SourceEnd, report: MeterReport) -> UpstreamEnd {
@@ -262,12 +291,15 @@ struct Exchange<'a, L> {
     /// The body of an answer that is not a stream: it is released whole, or not at all.
     collected: Vec<u8>,
     received_bytes: u64,
+    identified: bool,
 }
 
 /// Why copying stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stopped {
     BodyEnded,
+    /// The connection was lost before the body's end.
+    BodyBroke,
     TooLarge,
     Told(Verdict),
 }
@@ -293,12 +325,18 @@ impl<L: PumpLog> Exchange<'_, L> {
                     if verdict != Verdict::Continue { return Stopped::Told(verdict); }
                 },
                 chunk = body.next().fuse() => {
-                    let Some(Ok(chunk)) = chunk else { return Stopped::BodyEnded };
+                    let chunk = match chunk {
+                        Some(Ok(chunk)) => chunk,
+                        Some(Err(_)) => return Stopped::BodyBroke,
+                        None => return Stopped::BodyEnded,
+                    };
                     let was_empty = !self.log.has_unstored();
                     self.log.received();
                     self.received_bytes = self.received_bytes.saturating_add(chunk.len() as u64);
                     if self.received_bytes > self.options.answer_max_bytes { return Stopped::TooLarge; }
-                    self.release(intake.push(chunk));
+                    let released = intake.push(chunk);
+                    self.identify(intake);
+                    self.release(released);
                     let unstored = self.log.unstored_bytes();
                     if was_empty && unstored > 0 { timer = self.next_timer(); }
                     let full = unstored >= self.options.batch_bytes || intake.has_terminal();
@@ -309,6 +347,16 @@ impl<L: PumpLog> Exchange<'_, L> {
                     timer = self.next_timer();
                 },
             }
+        }
+    }
+
+    fn identify(&mut self, intake: &Intake) {
+        if self.identified {
+            return;
+        }
+        if let Some(operation_id) = &intake.report().operation_id {
+            self.identified = true;
+            self.log.identified(operation_id.clone());
         }
     }
 

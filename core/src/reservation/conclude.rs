@@ -60,6 +60,9 @@ pub struct UpstreamEnd {
     pub unseen_bytes_max: u64,
     /// An appended error event needs a blank line before it: the cut was inside an event.
     pub cut_inside_event: bool,
+    /// The connection was lost inside of an answer in one piece: its status stands, and nobody gets the half body.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub broke_off: bool,
 }
 
 impl UpstreamEnd {
@@ -76,6 +79,7 @@ impl UpstreamEnd {
             content_bytes: 0,
             unseen_bytes_max: 0,
             cut_inside_event: false,
+            broke_off: false,
         }
     }
 }
@@ -348,7 +352,7 @@ impl Reservation {
     fn answer(&self, end: &UpstreamEnd, verdict: &Verdict, status: Option<u16>) -> (Option<ResponseHead>, Vec<u8>) {
         let stored = self.head.clone();
         let passable = status.is_some_and(|status| is_passable(status, end.error_envelope));
-        let provider_answered = matches!(end.source, SourceEnd::Body(_)) && passable;
+        let provider_answered = matches!(end.source, SourceEnd::Body(_)) && passable && !end.broke_off;
         // A completion that was only reported leaves readers with the part that came: to them it is no success.
         let whole =
             verdict.ended.lifecycle == Lifecycle::Completed && end.source == SourceEnd::Body(EndClass::Complete);

@@ -6,7 +6,8 @@ use holdfast_core::dialect::{error_envelope, error_terminal};
 use holdfast_core::ledger::{Posting, PostingKind, ReasonCode};
 use holdfast_core::meter::EndClass;
 use holdfast_core::reservation::{
-    AbortCause, Conclusion, Lifecycle, Reservation, ResponseHead, Settlement, SourceEnd, UpstreamEnd, UpstreamState,
+    AbortCause, Conclusion, Effect, Lifecycle, Reservation, ResponseHead, Settlement, SourceEnd, UpstreamEnd,
+    UpstreamState,
 };
 use holdfast_core::usage::Metered;
 
@@ -341,4 +342,20 @@ fn a_lost_driver_that_had_stored_the_terminal_completed() {
     assert_eq!(world.at(9_000).say(&wake(false)), "done>detached+evidence");
     assert_eq!(world.say(&reconcile(2, complete(10, 20))), "done>completed+close");
     assert_eq!(world.live().cost, Some(micros(50)));
+}
+
+/// Half an error answer is nobody's answer: its status still says what it came to, and the reader gets a whole error.
+#[test]
+fn an_error_answer_that_broke_off_is_not_passed_on() {
+    let incomplete = SourceEnd::Body(EndClass::Incomplete);
+    for (status, settlement) in [(400, Settlement::Released), (429, Settlement::Released), (500, Settlement::Committed)]
+    {
+        let mut world = World::submitted(&terms());
+        let broken = UpstreamEnd { head: Some(head(status)), broke_off: true, ..ended(incomplete) };
+        let transition = world.take(&end(1, broken)).unwrap();
+        let live = world.live();
+        assert_eq!((live.settlement, live.head.as_ref().map(|head| head.status)), (settlement, Some(502)), "{status}");
+        let [Effect::CloseLog { terminal }] = transition.effects.as_slice() else { panic!("{transition:?}") };
+        assert!(terminal.starts_with(br#"{"error":{"#), "{status}");
+    }
 }

@@ -6,7 +6,7 @@ use crate::pump::{self, AbortHandle, PumpLog, PumpOptions, Verdict};
 use crate::settings;
 use holdfast_core::policy::Terms;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::reservation::{Command, Reply, ResponseHead, UpstreamEnd};
+use holdfast_core::reservation::{Aggregate, Command, Reply, ResponseHead, UpstreamEnd};
 use holdfast_core::wire::Responded;
 use std::future::{Future, ready};
 use std::rc::Rc;
@@ -25,6 +25,22 @@ impl PumpLog for ObjectLog {
 
     fn received(&self) {
         self.generation.received();
+    }
+
+    /// Where the operation outlives its socket its name is stored at once, before more is released: after a loss nothing
+    /// can be asked without it. Elsewhere the end brings it.
+    fn identified(&self, operation_id: String) {
+        let outlives =
+            |aggregate: &Aggregate| aggregate.live().is_some_and(|live| live.terms.capabilities.outlives_socket());
+        if !self.generation.with_aggregate(outlives) {
+            return;
+        }
+        let stored = self.generation.store_response(self.epoch);
+        let identify = Command::Identify { epoch: self.epoch, operation_id };
+        if let Err(refusal) = stored.and_then(|()| self.generation.apply(&identify)) {
+            // A fenced driver hears it with its next batch; after a failed write the end brings the name again.
+            worker::console_error!("the operation's name was not stored: {refusal}");
+        }
     }
 
     fn deliver(&self, bytes: Vec<u8>) {
@@ -47,11 +63,11 @@ impl PumpLog for ObjectLog {
         ready(verdict_of(stored.and_then(|()| append())))
     }
 
-    async fn finish(&self, end: UpstreamEnd, last_bytes: Vec<u8>) {
-        if let Err(refusal) = self.generation.end(self.epoch, end, last_bytes) {
-            // Recorded by the aggregate where it matters; the lease finds what is left.
-            worker::console_error!("the end was refused: {refusal}");
-        }
+    async fn finish(&self, end: &UpstreamEnd, last_bytes: &[u8]) -> bool {
+        let Err(refusal) = self.generation.end(self.epoch, end.clone(), last_bytes.to_vec()) else { return true };
+        // Recorded by the aggregate where it matters.
+        worker::console_error!("the end was refused: {refusal}");
+        !matches!(refusal, Refusal::Unavailable { .. })
     }
 }
 

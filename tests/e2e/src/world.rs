@@ -257,6 +257,13 @@ impl World {
         self.folder.path().join("workerd.log")
     }
 
+    /// How often the server has written `words` to its standard streams, over all its starts.
+    #[must_use]
+    pub fn output_count(&self, words: &str) -> usize {
+        let bytes = fs::read(self.log_path()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).matches(words).count()
+    }
+
     /// The end of what the server wrote to its standard streams.
     #[must_use]
     pub fn output(&self) -> String {

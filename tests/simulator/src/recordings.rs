@@ -10,6 +10,7 @@ use crate::generate::Events;
 
 const BUILT_IN: &[(&str, &[u8])] = &[
     ("crlf", include_bytes!("../recordings/crlf.sse")),
+    ("heartbeats", include_bytes!("../recordings/heartbeats.sse")),
     ("multibyte", include_bytes!("../recordings/multibyte.sse")),
     ("tool-calls", include_bytes!("../recordings/tool-calls.sse")),
 ];
