@@ -83,6 +83,7 @@ fn admission(bearer: &Bearer, options: RequestOptions, chat: &ChatRequest<'_>, b
         idempotency_key: options.idempotency_key,
         workload: options.workload,
         run: Some(run),
+        forward: options.forward,
         background: Background::Never,
     }
 }

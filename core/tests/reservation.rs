@@ -47,6 +47,10 @@ mod operate;
 mod outbox;
 #[path = "reservation/place.rs"]
 mod place;
+#[path = "reservation/rejoin.rs"]
+mod rejoin;
+#[path = "reservation/resume.rs"]
+mod resume;
 #[path = "reservation/retry.rs"]
 mod retry;
 #[path = "reservation/signals.rs"]

@@ -1,14 +1,18 @@
-//! The only place that calls out: a provider, or a tenant's webhook. A provider's origin comes from the operator's table, headers are built from an
-//! allow-list, redirects are not followed.
+//! The only place that calls out: a provider, or a tenant's webhook. A provider's origin comes from the operator's table,
+//! headers are built from an allow-list, redirects are not followed.
 
 use crate::clock;
+use futures::StreamExt;
 use futures::future::{Either, select};
 use holdfast_core::config::{Provider, origin_is_allowed};
+use holdfast_core::dialect::Dialect;
 use holdfast_core::key::ProviderKey;
 use holdfast_core::refusal::Refusal;
+use holdfast_core::request::forward::may_be_forwarded;
 use holdfast_core::reservation::ResponseHead;
 use holdfast_core::signature;
 use holdfast_core::webhook::{Answer, Reach, check_url, retry_after_ms};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use wasm_bindgen::JsValue;
 use worker::js_sys::Uint8Array;
@@ -17,10 +21,15 @@ use worker::{
     Result, Url,
 };
 
-/// Response headers that reach the client. Everything else (cookies, organisation ids, hop-by-hop) stays here.
-const RESPONSE_HEADERS: [&str; 4] = ["content-type", "retry-after", "x-request-id", "openai-processing-ms"];
+/// Response headers that reach the client: what SDKs read. Everything else (cookies, organisation ids, hop-by-hop) stays
+/// here.
+const RESPONSE_HEADERS: [&str; 6] =
+    ["content-type", "retry-after", "retry-after-ms", "request-id", "x-request-id", "openai-processing-ms"];
 /// Allowed by their beginning.
-const RESPONSE_HEADER_PREFIX: &str = "x-ratelimit-";
+const RESPONSE_HEADER_PREFIXES: [&str; 2] = ["x-ratelimit-", "anthropic-ratelimit-"];
+
+/// The version of the Messages API that is asked for where the client names none.
+const ANTHROPIC_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 
 /// How this service names itself.
 const USER_AGENT: &str = concat!("holdfast/", env!("CARGO_PKG_VERSION"));
@@ -48,37 +57,176 @@ impl From<Refusal> for CallError {
     }
 }
 
+/// A request to a provider.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// Who is called.
+    pub provider: &'a Provider,
+    /// The key that it knows us by.
+    pub key: &'a ProviderKey,
+    /// Path, and the query if there is one.
+    pub path: &'a str,
+    /// The body.
+    pub body: &'a [u8],
+    /// Whether a stream is asked for.
+    pub streaming: bool,
+    /// The `Idempotency-Key`, for a provider that knows repeated submissions by it.
+    pub idempotency_key: Option<&'a str>,
+    /// The client's own headers that go with it: see [`holdfast_core::request::forward`].
+    pub forward: &'a BTreeMap<String, String>,
+}
+
 /// Calls the provider. The answer's body has not been read yet.
 ///
 /// # Errors
 /// See [`CallError`].
-pub async fn call(
-    provider: &Provider,
-    key: &ProviderKey,
-    path: &str,
-    body: &[u8],
-    streaming: bool,
-    signal: &AbortSignal,
-) -> core::result::Result<Response, CallError> {
-    let request = request(provider, key, path, body, streaming).map_err(CallError::not_sent)?;
+pub async fn call(outgoing: &Outgoing<'_>, signal: &AbortSignal) -> core::result::Result<Response, CallError> {
+    let request = request(outgoing).map_err(CallError::not_sent)?;
     Fetch::Request(request).send_with_signal(signal).await.map_err(|error| CallError::Unknown(error.to_string()))
 }
 
-fn request(provider: &Provider, key: &ProviderKey, path: &str, body: &[u8], streaming: bool) -> Result<Request> {
-    let url = target(provider, path)?;
-    let headers = Headers::new();
-    headers.set("authorization", &key.bearer())?;
+fn request(outgoing: &Outgoing<'_>) -> Result<Request> {
+    let url = target(outgoing.provider, outgoing.path)?;
+    let headers = headers(outgoing.provider, outgoing.key, outgoing.forward)?;
     headers.set("content-type", "application/json")?;
-    headers.set("accept", if streaming { "text/event-stream" } else { "application/json" })?;
-    // Compressed streams are held back until a block is full.
-    headers.set("accept-encoding", "identity")?;
-    headers.set("user-agent", USER_AGENT)?;
+    headers.set("accept", if outgoing.streaming { "text/event-stream" } else { "application/json" })?;
+    if let Some(key) = outgoing.idempotency_key {
+        headers.set("idempotency-key", key)?;
+    }
     let mut init = RequestInit::new();
     init.with_method(Method::Post)
         .with_headers(headers)
         .with_redirect(RequestRedirect::Manual)
-        .with_body(Some(JsValue::from(Uint8Array::from(body))));
+        .with_body(Some(JsValue::from(Uint8Array::from(outgoing.body))));
     Request::new_with_init(url.as_str(), &init)
+}
+
+/// What every request to a provider carries: our key as its dialect wants it, and the client's own headers that it may
+/// have. Nothing of what the client sent reaches it otherwise.
+fn headers(provider: &Provider, key: &ProviderKey, forward: &BTreeMap<String, String>) -> Result<Headers> {
+    let headers = Headers::new();
+    if provider.dialect == Dialect::AnthropicMessages {
+        headers.set(ANTHROPIC_VERSION.0, ANTHROPIC_VERSION.1)?;
+    }
+    for (name, value) in forward.iter().filter(|(name, value)| may_be_forwarded(provider.dialect, name, value)) {
+        headers.set(name, value)?;
+    }
+    let (name, value) = key.header(provider.dialect);
+    headers.set(name, &value)?;
+    // Compressed streams are held back until a block is full.
+    headers.set("accept-encoding", "identity")?;
+    headers.set("user-agent", USER_AGENT)?;
+    Ok(headers)
+}
+
+/// A question to a provider about one of its operations: see [`holdfast_core::operation`].
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// Who is asked.
+    pub provider: &'a Provider,
+    /// The key that it knows us by.
+    pub key: &'a ProviderKey,
+    /// Path and query.
+    pub path: &'a str,
+    /// The client's own headers that went with the operation's request.
+    pub forward: &'a BTreeMap<String, String>,
+}
+
+/// A whole answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// HTTP status.
+    pub status: u16,
+    /// `Retry-After`, in milliseconds from now.
+    pub retry_after_ms: Option<u64>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// Looks an operation up.
+///
+/// # Errors
+/// [`CallError`] when no whole answer came within `timeout_ms`, or one above `body_max_bytes`.
+pub async fn look_up(
+    question: &Question<'_>,
+    timeout_ms: u64,
+    body_max_bytes: usize,
+) -> core::result::Result<Told, CallError> {
+    ask(question, Method::Get, timeout_ms, body_max_bytes).await
+}
+
+/// Asks for an operation to be cancelled.
+///
+/// # Errors
+/// As [`look_up`].
+pub async fn cancel(
+    question: &Question<'_>,
+    timeout_ms: u64,
+    body_max_bytes: usize,
+) -> core::result::Result<Told, CallError> {
+    ask(question, Method::Post, timeout_ms, body_max_bytes).await
+}
+
+/// Asks for the rest of an operation's stream. The answer's body has not been read yet.
+///
+/// # Errors
+/// See [`CallError`].
+pub async fn resume(question: &Question<'_>, signal: &AbortSignal) -> core::result::Result<Response, CallError> {
+    let request = asking(question, Method::Get, "text/event-stream").map_err(CallError::not_sent)?;
+    Fetch::Request(request).send_with_signal(signal).await.map_err(|error| CallError::Unknown(error.to_string()))
+}
+
+async fn ask(
+    question: &Question<'_>,
+    method: Method,
+    timeout_ms: u64,
+    body_max_bytes: usize,
+) -> core::result::Result<Told, CallError> {
+    let request = asking(question, method, "application/json").map_err(CallError::not_sent)?;
+    let controller = AbortController::default();
+    let signal = controller.signal();
+    let told = async {
+        let fetch = Fetch::Request(request);
+        let mut response = fetch.send_with_signal(&signal).await?;
+        let (status, retry_after_ms) = (response.status_code(), wish_of(&response));
+        let body = bounded_body(&mut response, body_max_bytes).await?;
+        Ok(Told { status, retry_after_ms, body })
+    };
+    let told = match select(pin!(told), pin!(clock::sleep_ms(timeout_ms))).await {
+        Either::Left((told, _)) => told.map_err(|error: Error| CallError::Unknown(error.to_string())),
+        Either::Right(_) => Err(CallError::Unknown("no answer in time".into())),
+    };
+    // Whatever of it is still on its way is not wanted.
+    controller.abort();
+    told
+}
+
+fn asking(question: &Question<'_>, method: Method, accept: &str) -> Result<Request> {
+    let url = target(question.provider, question.path)?;
+    let headers = headers(question.provider, question.key, question.forward)?;
+    headers.set("accept", accept)?;
+    let mut init = RequestInit::new();
+    init.with_method(method).with_headers(headers).with_redirect(RequestRedirect::Manual);
+    Request::new_with_init(url.as_str(), &init)
+}
+
+async fn bounded_body(response: &mut Response, max_bytes: usize) -> Result<Vec<u8>> {
+    let Ok(mut chunks) = response.stream() else { return Ok(Vec::new()) };
+    let mut body = Vec::new();
+    while let Some(chunk) = chunks.next().await {
+        body.extend(chunk?);
+        if body.len() > max_bytes {
+            return Err(Error::from("the answer is too large"));
+        }
+    }
+    Ok(body)
+}
+
+/// When the provider wishes to be asked again, in milliseconds from now.
+#[must_use]
+pub fn wish_of(response: &Response) -> Option<u64> {
+    let wish = response.headers().get("retry-after").ok().flatten();
+    wish.and_then(|value| retry_after_ms(&value, clock::now()))
 }
 
 fn target(provider: &Provider, path: &str) -> Result<Url> {
@@ -119,9 +267,7 @@ pub async fn deliver(letter: &Letter) -> Answer {
     let sent = pin!(fetch.send_with_signal(&signal));
     let answer = match select(sent, pin!(clock::sleep_ms(letter.timeout_ms))).await {
         Either::Left((Ok(response), _)) => {
-            let wish = response.headers().get("retry-after").ok().flatten();
-            let retry_after_ms = wish.and_then(|value| retry_after_ms(&value, clock::now()));
-            Answer::Status { status: response.status_code(), retry_after_ms }
+            Answer::Status { status: response.status_code(), retry_after_ms: wish_of(&response) }
         }
         Either::Left((Err(_), _)) => Answer::Unreachable,
         Either::Right(_) => Answer::TimedOut,
@@ -149,7 +295,8 @@ fn letter_request(letter: &Letter, signatures: &str) -> Result<Request> {
 /// Status and allowed headers of an answer.
 #[must_use]
 pub fn head_of(response: &Response) -> ResponseHead {
-    let allowed = |name: &str| RESPONSE_HEADERS.contains(&name) || name.starts_with(RESPONSE_HEADER_PREFIX);
+    let by_beginning = |name: &str| RESPONSE_HEADER_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let allowed = |name: &str| RESPONSE_HEADERS.contains(&name) || by_beginning(name);
     let headers = response.headers().entries().filter(|(name, _)| allowed(name)).collect();
     ResponseHead { status: response.status_code(), headers }
 }

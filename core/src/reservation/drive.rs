@@ -167,8 +167,8 @@ impl Reservation {
         now: UnixMillis,
     ) -> Result<Transition, Refusal> {
         self.guard_driver(epoch)?;
-        if self.end_leaves_open(end) {
-            return Ok(self.interrupted(end, now));
+        if self.end_leaves_open(end) || self.breaks_off(end, now) {
+            return Ok(self.interrupted(end, log, now));
         }
         let conclusion = self.conclude(end, now)?;
         if self.attempt.conflict {

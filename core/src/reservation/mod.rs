@@ -14,6 +14,7 @@
 //! | cancel: requested, sent, confirmed, lost, unknown | [`cancel`] |
 //! | how did the driver end? | [`conclude`] |
 //! | the driver is gone: what now? | `resolve`, by the rules of [`crate::reconcile`] |
+//! | can its stream be taken up again? | [`resume`] |
 //! | what came late, twice or out of order | [`signal`] |
 //! | what an operator may do | [`operate`] |
 //! | the last reader is gone: what now? | `disconnect`, by the rules of [`crate::economics`] |
@@ -40,6 +41,7 @@ mod place;
 mod posting;
 mod record;
 mod resolve;
+pub mod resume;
 mod run_end;
 pub mod signal;
 
@@ -57,6 +59,7 @@ pub use operate::{ActionRow, Operation, OperatorAction};
 pub use outbox::{Delivery, Parcel, RefusedDelivery};
 pub use place::{Detached, Place};
 pub use record::EvidenceRow;
+pub use resume::{RESUMES_MAX, Resumption};
 pub use run_end::RunEnd;
 pub use signal::{Report, Signal, SignalRow, Subject};
 

@@ -10,6 +10,7 @@ use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
 use crate::money::Micros;
 use crate::policy::{Background, OnDisconnect, Owner, Route, Terms, resolve_on_disconnect};
 use crate::refusal::Refusal;
+use crate::request::forward::forwarded;
 use crate::reservation::Place;
 use crate::time::UnixMillis;
 use crate::token::Credential;
@@ -55,6 +56,9 @@ pub struct Admit {
     /// Who asks what, in keyed hashes: for the re-ask rate of the route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunStart>,
+    /// The client's own headers that go to the provider where its dialect knows them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub forward: BTreeMap<String, String>,
     /// What the request says about running in the background at its provider.
     #[serde(default)]
     pub background: Background,
@@ -293,6 +297,7 @@ fn terms(context: &AdmitContext<'_>, route: &Route, admit: &Admit) -> Result<Ter
         expected_ms: policies.expected_ms,
         workload: policies.workload,
         auto: Some(auto_terms(&policies, admit.body_bytes, output_bound_tokens, context.measures)),
+        forward: forwarded(provider.dialect, &admit.forward),
         background,
     })
 }

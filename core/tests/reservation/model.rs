@@ -34,6 +34,7 @@ pub(crate) struct Try {
     /// It is accounted by what somebody told; or by a bound.
     pub(crate) exact: bool,
     pub(crate) bound: bool,
+    pub(crate) rejoin: super::rejoin::Rejoin,
 }
 
 impl Try {
@@ -54,6 +55,7 @@ impl Try {
             runs: false,
             exact: false,
             bound: false,
+            rejoin: Default::default(),
         }
     }
 }
@@ -220,7 +222,7 @@ impl Facts {
     }
 
     /// A sign of life. A clock that steps back shortens no lease.
-    fn sees(&mut self, now: u64) {
+    pub(crate) fn sees(&mut self, now: u64) {
         self.sign = self.sign.max(now);
     }
 
@@ -287,7 +289,7 @@ impl Facts {
         "+ask_cancel"
     }
 
-    fn go_on(&self, wrote: bool) -> String {
+    pub(crate) fn go_on(&self, wrote: bool) -> String {
         let word = if self.own.stop.is_some() { "stop" } else { "continue" };
         if wrote { word.into() } else { format!("{word}=") }
     }
@@ -323,10 +325,12 @@ impl Facts {
             }
             Command::Readers { attached, .. } => self.readers(*attached, now),
             Command::Cancel => self.cancel(now),
-            Command::End { end, .. } => self.ends(end, now),
+            Command::End { end, .. } => self.ends(end, log, now),
             Command::Wake { driver_alive } => self.wake(*driver_alive, log, now),
             Command::Reconcile { end, .. } => self.reconcile(end, now),
             Command::LookUpFailed { epoch, .. } => self.look_up_failed(*epoch, now),
+            Command::Resumed { epoch } => self.resumed(*epoch, now),
+            Command::ResumeFailed { epoch, refused, .. } => self.resume_failed(*epoch, *refused, log, now),
             Command::HoldExtended { epoch, attempt } => self.hold_extended(*epoch, attempt, now),
             Command::ExtensionRefused { epoch } => self.extension_refused(*epoch, now),
             Command::CancelAnswered { epoch, answer } => self.cancel_answered(*epoch, *answer, log, now),
@@ -424,12 +428,16 @@ impl Facts {
         }
     }
 
-    fn ends(&mut self, end: &UpstreamEnd, now: u64) -> String {
+    fn ends(&mut self, end: &UpstreamEnd, log: &LogFacts, now: u64) -> String {
         let told = matches!(end.source, SourceEnd::Body(EndClass::Complete | EndClass::InBandError))
             || end.source == SourceEnd::NoResponse { provably_unsent: true };
-        if self.outlives() && self.own.sent.is_some() && !told && !self.own.reported {
+        let open = self.outlives() && self.own.sent.is_some() && !told && !self.own.reported;
+        if open || self.breaks_off(end, now) {
             self.learn(end);
-            return self.fence(now);
+            if end.source == SourceEnd::TooLarge {
+                self.leaves_off(now);
+            }
+            return self.fence(log, now);
         }
         // No answer can be missing where nothing was sent.
         if self.own.sent.is_none() && end.source == (SourceEnd::NoResponse { provably_unsent: false }) {
@@ -448,13 +456,13 @@ impl Facts {
             return self.wake_watch(now);
         }
         if self.search.is_some() {
-            return self.wake_search(now);
+            return self.wake_search(log, now);
         }
         let here = driver_alive && self.object_drives();
         if !here && now >= self.lease_end(log) {
             self.away_since = self.away_since.or(Some(now));
             self.ever_away = true;
-            return self.fence(now);
+            return self.fence(log, now);
         }
         if let Some(cause) = self.missed(log, now) {
             if here {
@@ -469,9 +477,9 @@ impl Facts {
         if renews { "done" } else { "done=" }.into()
     }
 
-    /// An edge drives the first attempt at most.
+    /// An edge drives the first attempt at most, and takes no stream up again.
     fn object_drives(&self) -> bool {
-        self.terms.owner == Owner::Object || !self.past.is_empty()
+        self.terms.owner == Owner::Object || !self.past.is_empty() || self.own.rejoin.at.is_some()
     }
 
     fn lease_end(&self, log: &LogFacts) -> u64 {
@@ -493,7 +501,7 @@ impl Facts {
         let grace = self.terms.on_disconnect == OnDisconnect::Cancel && self.lifecycle() == Lifecycle::Detached;
         let silence = match (self.own.sent, self.own.answered) {
             (_, Some(at)) => {
-                let last = at.max(log.last_append_at.map_or(0, |at| at.0));
+                let last = at.max(log.last_append_at.map_or(0, |at| at.0)).max(self.own.rejoin.at.unwrap_or(0));
                 Some((last + self.terms.idle_ms, AbortCause::IdleTimeout))
             }
             (Some(at), None) => Some((at + self.terms.first_byte_ms, AbortCause::FirstByteTimeout)),

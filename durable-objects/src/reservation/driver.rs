@@ -4,6 +4,8 @@ use super::generation::{Driver, Generation};
 use crate::egress::CallError;
 use crate::pump::{self, AbortHandle, PumpLog, PumpOptions, Verdict};
 use crate::settings;
+use holdfast_core::config::Provider;
+use holdfast_core::ids::AttemptId;
 use holdfast_core::policy::Terms;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{Aggregate, Command, Reply, ResponseHead, UpstreamEnd};
@@ -13,9 +15,9 @@ use std::rc::Rc;
 use worker::Response;
 
 /// The pump's log in this object: the chunk log beside it.
-struct ObjectLog {
-    generation: Rc<Generation>,
-    epoch: u32,
+pub(super) struct ObjectLog {
+    pub(super) generation: Rc<Generation>,
+    pub(super) epoch: u32,
 }
 
 impl PumpLog for ObjectLog {
@@ -93,26 +95,40 @@ impl Generation {
                 Ok(Reply::Continue) => generation.drive(epoch, &body, &abort).await,
                 other => worker::console_error!("not submitted: {other:?}"),
             }
-            generation.driver.borrow_mut().take();
+            generation.forget_driver(epoch);
         });
     }
 
+    /// The driver of an epoch is gone. Another one may be there already.
+    pub(super) fn forget_driver(&self, epoch: u32) {
+        self.driver.borrow_mut().take_if(|driver| driver.epoch == epoch);
+    }
+
     async fn drive(self: &Rc<Self>, epoch: u32, body: &[u8], abort: &AbortHandle) {
-        let Some(terms) = self.with_aggregate(|aggregate| aggregate.live().map(|live| live.terms.clone())) else {
-            return;
-        };
+        let live =
+            self.with_aggregate(|aggregate| aggregate.live().map(|live| (live.terms.clone(), live.attempt.id.clone())));
+        let Some((terms, attempt)) = live else { return };
         // The alarm shows life; the pump does not have to.
         let options = PumpOptions::new(&terms, self.limits(), None);
         let log = ObjectLog { generation: self.clone(), epoch };
-        pump::run(&log, call(self, &terms, body, abort), abort, options).await;
+        pump::run(&log, call(self, &terms, &attempt, body, abort), abort, options).await;
     }
 }
 
-async fn call(generation: &Generation, terms: &Terms, body: &[u8], abort: &AbortHandle) -> Result<Response, CallError> {
+async fn call(
+    generation: &Generation,
+    terms: &Terms,
+    attempt: &AttemptId,
+    body: &[u8],
+    abort: &AbortHandle,
+) -> Result<Response, CallError> {
+    let provider = &provider_of(generation, terms)?;
+    pump::call_provider(&generation.env, provider, terms, attempt, body, abort).await
+}
+
+/// The provider that a generation was admitted for.
+pub(super) fn provider_of(generation: &Generation, terms: &Terms) -> Result<Provider, CallError> {
     let providers = settings::providers(&generation.env)?;
-    let provider = providers
-        .iter()
-        .find(|provider| provider.name == terms.provider)
-        .ok_or_else(|| CallError::NotSent("the provider is not configured any more".into()))?;
-    pump::call_provider(&generation.env, provider, terms, body, abort).await
+    let provider = providers.into_iter().find(|provider| provider.name == terms.provider);
+    provider.ok_or_else(|| CallError::NotSent("the provider is not configured any more".into()))
 }

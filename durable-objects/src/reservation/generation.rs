@@ -209,7 +209,7 @@ impl Generation {
     }
 
     /// Handles what was said outside of the stream, once per event.
-    fn take_signal(self: &Rc<Self>, signal: Signal) -> core::result::Result<Reply, Refusal> {
+    pub(super) fn take_signal(self: &Rc<Self>, signal: Signal) -> core::result::Result<Reply, Refusal> {
         let seen = match &signal.event_id {
             Some(id) => self.store.disposition_of(id).map_err(|error| storage_failed(&error))?,
             None => None,
@@ -273,8 +273,11 @@ impl Generation {
             Effect::CollectEvidence { epoch } => self.resolve_lost(*epoch),
             // The log was closed and the content deleted with the commit.
             Effect::CloseLog { .. } | Effect::DeleteContent => {}
-            // No dialect that is served so far can do these, and no route so far allows a repeat: nothing asks for them.
-            Effect::RequestCancel { .. } | Effect::LookUp { .. } | Effect::ExtendHold { .. } => {
+            Effect::RequestCancel { epoch, operation_id } => self.request_cancel(*epoch, operation_id.clone()),
+            Effect::LookUp { epoch, operation_id } => self.look_up(*epoch, operation_id.clone()),
+            Effect::Resume { epoch, operation_id } => self.take_up(*epoch, operation_id),
+            // No route so far allows a repeat: nothing asks for it.
+            Effect::ExtendHold { .. } => {
                 worker::console_error!("an effect that this version does not perform: {effect:?}");
             }
         }
@@ -345,7 +348,7 @@ impl Generation {
     }
 
     /// The driver is lost: what was stored is the evidence. A terminal event in the log is completion.
-    fn resolve_lost(self: &Rc<Self>, epoch: u32) {
+    pub(super) fn resolve_lost(self: &Rc<Self>, epoch: u32) {
         let resolved = self
             .evidence_of_log()
             .map_err(|error| storage_failed(&error))

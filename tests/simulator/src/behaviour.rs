@@ -10,14 +10,14 @@
 //! | `tokens` | number of content chunks (20) |
 //! | `text=multibyte` | tokens with multi-byte characters and JSON escapes |
 //! | `stamp=1` | every token is `t` and the monotonic clock in µs (16 digits) at its write; not with `text`, `split`, `cut`, `gzip` |
-//! | `finish` | finish reason (`stop`) |
-//! | `prompt_tokens` (12), `completion_tokens` (= `tokens`), `cached_tokens` (0), `reasoning_tokens` (0) | the reported usage |
+//! | `finish` | finish reason in the words of Chat Completions (`stop`); the other APIs say it in theirs |
+//! | `prompt_tokens` (12), `completion_tokens` (= `tokens`), `cached_tokens` (0), `cache_write_tokens` (0), `reasoning_tokens` (0) | the reported usage, in the form of the API: parts of the prompt and of the completion, wherever the API writes them |
 //! | `usage=none` | never reports usage, asked for or not |
-//! | `error_after=n` | after n content chunks an error event in the stream, then a clean end without `[DONE]` |
+//! | `error_after=n` | after n content chunks the API's error event in the stream, then a clean end without a terminal |
 //! | `headers_ms` | delay before the head (0) |
 //! | `first_ms` | delay between the head and the first body byte (0) |
 //! | `interval_ms` | time between two events (0). An answer that is not streamed is delayed by `interval_ms` × `tokens` instead |
-//! | `status` | answers this status with OpenAI's error JSON |
+//! | `status` | answers this status with the API's error JSON |
 //! | `retry_after`, `location` | the headers of that name |
 //! | `split=n` | n bytes per write and HTTP chunk, regardless of events |
 //! | `cut=k,k2,…` | writes and HTTP chunks end at these offsets, regardless of events |
@@ -29,12 +29,16 @@
 //! | `fin_at=k` | FIN after k bytes, without the chunk terminator |
 //! | `end_at=k` | clean chunked end after k bytes |
 //! | `stall_at=k` | sends nothing more after k bytes, keeps the socket; with `stall_ms` goes on after that time |
+//! | `cancel` | of a background job: `stops` (default); `slow`: stops after `cancel_ms` (1000); `lost`: stops, and no answer comes; `void`: neither; `refused`: 403, and goes on |
+//! | `lookups`, `resumes` | of a background job: planned answers to those questions, see [`crate::plan`] |
+//! | `endless=1` | a background job never ends: nothing comes after its last word |
 //! | `tag` | free label for the log |
 //!
 //! If several of the faults that end an answer are given, the smallest offset
 //! acts (at equal ones: reset, fin, end, stall). One beyond the end never acts;
 //! one equal to the length acts before the chunk terminator.
 
+use crate::plan::Plan;
 use crate::refusal::Refusal;
 
 /// More would make bodies of hundreds of megabytes.
@@ -63,6 +67,7 @@ pub struct Behaviour {
     pub prompt_tokens: u64,
     pub completion_tokens: Option<u64>,
     pub cached_tokens: u64,
+    pub cache_write_tokens: u64,
     pub reasoning_tokens: u64,
     pub usage: bool,
     pub error_after: Option<u64>,
@@ -83,6 +88,22 @@ pub struct Behaviour {
     pub end_at: Option<usize>,
     pub stall_at: Option<usize>,
     pub stall_ms: Option<u64>,
+    pub cancel: OnCancel,
+    pub cancel_ms: u64,
+    pub lookups: Plan,
+    pub resumes: Plan,
+    pub endless: bool,
+}
+
+/// What a background job does when it is to be cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is the word of that name, see the module's table")]
+pub enum OnCancel {
+    Stops,
+    Slow,
+    Lost,
+    Void,
+    Refused,
 }
 
 impl Behaviour {
@@ -97,6 +118,7 @@ impl Behaviour {
             prompt_tokens: 12,
             completion_tokens: None,
             cached_tokens: 0,
+            cache_write_tokens: 0,
             reasoning_tokens: 0,
             usage: true,
             error_after: None,
@@ -117,6 +139,11 @@ impl Behaviour {
             end_at: None,
             stall_at: None,
             stall_ms: None,
+            cancel: OnCancel::Stops,
+            cancel_ms: 1_000,
+            lookups: Plan::default(),
+            resumes: Plan::default(),
+            endless: false,
         }
     }
 
@@ -140,6 +167,11 @@ impl Behaviour {
         Ok(behaviour)
     }
 
+    /// The output tokens that the usage reports, reasoning included.
+    pub(crate) fn output_tokens(&self) -> u64 {
+        self.completion_tokens.unwrap_or(self.tokens)
+    }
+
     /// A stamp must be written at once, in a token of its own.
     fn check_stamp(&self) -> Result<(), Refusal> {
         let generated = self.source == Source::Generated && !self.multibyte;
@@ -157,6 +189,7 @@ impl Behaviour {
             "finish" => self.finish = value.to_owned(),
             "prompt_tokens" => self.prompt_tokens = number(value)?,
             "completion_tokens" => self.completion_tokens = Some(number(value)?),
+            "cache_write_tokens" => self.cache_write_tokens = number(value)?,
             "cached_tokens" => self.cached_tokens = number(value)?,
             "reasoning_tokens" => self.reasoning_tokens = number(value)?,
             "usage" => self.usage = one_of(value, &[("none", false)])?,
@@ -169,6 +202,11 @@ impl Behaviour {
             "status" => self.status = Some(status(value)?),
             "retry_after" => self.retry_after = Some(header_value(value)?),
             "location" => self.location = Some(header_value(value)?),
+            "cancel" => self.cancel = on_cancel(value)?,
+            "cancel_ms" => self.cancel_ms = number(value)?,
+            "lookups" => self.lookups = Plan::parse(value)?,
+            "resumes" => self.resumes = Plan::parse(value)?,
+            "endless" => self.endless = one_of(value, &[("1", true), ("0", false)])?,
             // Only the log cares, see `tag`.
             "tag" => {}
             _ => return self.set_bytes(key, value),
@@ -220,6 +258,17 @@ fn number<N: TryFrom<u64>>(value: &str) -> Option<N> {
 
 fn status(value: &str) -> Option<u16> {
     number(value).filter(|status| *status == 200 || (300..=599).contains(status))
+}
+
+fn on_cancel(value: &str) -> Option<OnCancel> {
+    match value {
+        "stops" => Some(OnCancel::Stops),
+        "slow" => Some(OnCancel::Slow),
+        "lost" => Some(OnCancel::Lost),
+        "void" => Some(OnCancel::Void),
+        "refused" => Some(OnCancel::Refused),
+        _ => None,
+    }
 }
 
 fn header_value(value: &str) -> Option<String> {

@@ -1,8 +1,8 @@
-//! An OpenAI Chat Completions provider on a real loopback socket.
+//! A provider on a real loopback socket, with the APIs of OpenAI, Anthropic and Google (see `api`).
 //!
 //! The model name of a request says how the provider behaves:
 //! `NAME?key=value&key=value` (see [`behaviour`]). The body bytes are a pure
-//! function of the model name, `stream` and `stream_options.include_usage`, so
+//! function of the API, the model name, `stream` and `stream_options.include_usage`, so
 //! that a test can ask `GET /__expected` what a client must receive, and
 //! `GET /__log` what was really written to the socket and how it ended. (With
 //! `stamp=1` the digits of the stamps are not: `GET /__expected` has zeros there.)
@@ -13,12 +13,15 @@
 //! (resets, missing chunk terminators, chosen write boundaries) are below what
 //! an HTTP library lets one do.
 
+mod api;
 pub mod behaviour;
 mod connection;
 mod generate;
 mod hooks;
 mod http;
+mod jobs;
 mod log;
+pub mod plan;
 mod play;
 mod recordings;
 mod refusal;
@@ -34,6 +37,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::hooks::Hooks;
+use crate::jobs::Jobs;
 use crate::log::RequestLog;
 use crate::recordings::Recordings;
 use crate::server::Shared;
@@ -73,7 +77,12 @@ impl Simulator {
         let recordings = Recordings::load(config.recordings.as_deref())?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, config.port)).await?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared { recordings, log: RequestLog::new(config.log_max), hooks: Hooks::default() });
+        let shared = Arc::new(Shared {
+            recordings,
+            log: RequestLog::new(config.log_max),
+            hooks: Hooks::default(),
+            jobs: Jobs::default(),
+        });
         let task = tokio::spawn(server::accept_loop(listener, Arc::clone(&shared)));
         Ok(Self { address, shared, task })
     }
