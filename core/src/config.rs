@@ -97,6 +97,12 @@ pub struct Limits {
     pub webhook_rotation_ms: u64,
     /// How long an event that was delivered, or a dead letter, is kept.
     pub webhook_keep_ms: u64,
+    /// Tenants that one sweep pokes; the next one goes on behind them.
+    pub sweep_tenants_max: u32,
+    /// Callbacks of one tenant that wait for their operation; the oldest gives way.
+    pub callbacks_parked_max: u32,
+    /// How long a callback waits for its operation.
+    pub callback_parked_ms: u64,
 }
 
 impl Default for Limits {
@@ -117,6 +123,9 @@ impl Default for Limits {
             webhook_timeout_ms: 15_000,
             webhook_rotation_ms: 86_400_000,
             webhook_keep_ms: 2_592_000_000,
+            sweep_tenants_max: 200,
+            callbacks_parked_max: 1_000,
+            callback_parked_ms: 86_400_000,
         }
     }
 }
@@ -202,6 +211,9 @@ pub fn parse_limits(json: Option<&str>) -> Result<Limits, ConfigError> {
         ("start_grace_ms", limits.start_grace_ms),
         ("webhook_timeout_ms", limits.webhook_timeout_ms),
         ("webhook_keep_ms", limits.webhook_keep_ms),
+        ("sweep_tenants_max", u64::from(limits.sweep_tenants_max)),
+        ("callbacks_parked_max", u64::from(limits.callbacks_parked_max)),
+        ("callback_parked_ms", limits.callback_parked_ms),
     ]
     .into_iter()
     .find(|(_, value)| *value == 0);

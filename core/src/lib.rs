@@ -55,6 +55,7 @@
 extern crate alloc;
 
 pub mod audit;
+pub mod callback;
 pub mod capability;
 pub mod config;
 pub mod deadline;

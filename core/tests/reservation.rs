@@ -21,6 +21,8 @@ mod asked;
 mod auto;
 #[path = "reservation/books.rs"]
 mod books;
+#[path = "reservation/callbacks.rs"]
+mod callbacks;
 #[path = "reservation/cancel.rs"]
 mod cancel;
 #[path = "reservation/commands.rs"]
@@ -45,6 +47,10 @@ mod open;
 mod operate;
 #[path = "reservation/outbox.rs"]
 mod outbox;
+#[path = "reservation/redeliver.rs"]
+mod redeliver;
+#[path = "reservation/repeats.rs"]
+mod repeats;
 #[path = "reservation/retry.rs"]
 mod retry;
 #[path = "reservation/signals.rs"]

@@ -14,6 +14,8 @@
 //! | cancel: requested, sent, confirmed, lost, unknown | [`cancel`] |
 //! | how did the driver end? | [`conclude`] |
 //! | the driver is gone: what now? | `resolve`, by the rules of [`crate::reconcile`] |
+//! | a further attempt: when, and what it needs | `repeat` |
+//! | what the tenant lost, or never got | `redeliver` |
 //! | what came late, twice or out of order | [`signal`] |
 //! | what an operator may do | [`operate`] |
 //! | the last reader is gone: what now? | `disconnect`, by the rules of [`crate::economics`] |
@@ -37,6 +39,8 @@ pub mod operate;
 mod outbox;
 mod posting;
 mod record;
+mod redeliver;
+mod repeat;
 mod resolve;
 mod run_end;
 pub mod signal;

@@ -1,12 +1,14 @@
-//! Postings on their way to the tenant, and what is told of a change that has none: at least once, until they are
-//! acknowledged or refused for good.
+//! What is on its way to the tenant: postings, what is told of a change that has none, and the names of operations. At
+//! least once, until it is acknowledged or refused for good.
 
+use super::attempt::Attempt;
 use super::{Aggregate, Reply, Reservation, Tombstone, Transition};
 use crate::deadline::backoff_ms;
 use crate::ledger::{Posting, ReasonCode};
 use crate::time::UnixMillis;
 use crate::webhook::Notice;
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,8 @@ pub enum Parcel {
     Posting,
     /// What is told of a change that has no posting.
     Notice,
+    /// The provider's name of an operation, so that a callback finds its generation. It has no row: the state has it.
+    Operation,
 }
 
 impl Parcel {
@@ -28,12 +32,12 @@ impl Parcel {
     }
 }
 
-/// A posting or notice that the tenant has not acknowledged yet. Its body is the outbox row.
+/// A parcel that the tenant has not acknowledged yet. The body of a posting or notice is the outbox row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Delivery {
-    /// Which posting; of a notice its own id.
+    /// Which posting; of another parcel its own id.
     pub posting_id: String,
-    /// Which of the two.
+    /// Which of them.
     #[serde(default, skip_serializing_if = "Parcel::is_posting")]
     pub parcel: Parcel,
     /// Deliveries that failed.
@@ -63,8 +67,24 @@ pub(super) fn notice_delivery(notice: &Notice, now: UnixMillis) -> Delivery {
     Delivery { posting_id: notice.id.clone(), parcel: Parcel::Notice, attempts: 0, next_at: now }
 }
 
-fn is_notice(deliveries: &[Delivery], id: &str) -> bool {
-    deliveries.iter().any(|delivery| delivery.posting_id == id && delivery.parcel == Parcel::Notice)
+/// Whether it moves no money.
+fn is_word(deliveries: &[Delivery], id: &str) -> bool {
+    deliveries.iter().any(|delivery| delivery.posting_id == id && !delivery.parcel.is_posting())
+}
+
+impl Transition {
+    /// Puts the name of an operation on its way, once it is known and the provider calls back about it.
+    pub(super) fn with_operation(self, before: &Aggregate, now: UnixMillis) -> Self {
+        let named_before = |attempt: &Attempt| {
+            before.live().is_some_and(|live| live.attempts().any(|it| it.id == attempt.id && it.operation_id.is_some()))
+        };
+        self.map_live(|live| {
+            let Some(posting_id) = live.operation_parcel(&live.attempt) else { return };
+            if !named_before(&live.attempt) {
+                live.deliveries.push(Delivery { posting_id, parcel: Parcel::Operation, attempts: 0, next_at: now });
+            }
+        })
+    }
 }
 
 fn without(deliveries: &[Delivery], posting_id: &str) -> Vec<Delivery> {
@@ -119,16 +139,29 @@ impl Tombstone {
 }
 
 impl Reservation {
+    /// The parcel that names the operation of an attempt, where the provider calls back and has named it.
+    fn operation_parcel(&self, attempt: &Attempt) -> Option<String> {
+        let named = attempt.operation_id.is_some() && self.terms.capabilities.callback;
+        named.then(|| format!("{}:{}:operation", self.identity.reservation, attempt.first_epoch))
+    }
+
+    /// The operation that a parcel of [`Parcel::Operation`] names.
+    #[must_use]
+    pub fn operation_of(&self, parcel_id: &str) -> Option<&str> {
+        let attempt = self.attempts().find(|attempt| self.operation_parcel(attempt).as_deref() == Some(parcel_id))?;
+        attempt.operation_id.as_deref()
+    }
+
     pub(super) fn acknowledge(&self, posting_id: &str, now: UnixMillis) -> Transition {
         let deliveries = without(&self.deliveries, posting_id);
         if deliveries == self.deliveries {
             return Transition::unchanged(Reply::Done);
         }
-        // Settled is what has its postings applied: a notice settles nothing, and what was refused for good has not arrived.
-        let acknowledged_at = if is_notice(&self.deliveries, posting_id) {
+        // Settled is what has its postings applied: a word settles nothing, and what was refused for good has not arrived.
+        let acknowledged_at = if is_word(&self.deliveries, posting_id) {
             self.acknowledged_at
         } else {
-            let arrived = deliveries.iter().all(|delivery| delivery.parcel == Parcel::Notice);
+            let arrived = deliveries.iter().all(|delivery| !delivery.parcel.is_posting());
             (arrived && self.refused_deliveries.is_empty()).then_some(now)
         };
         Self { deliveries, acknowledged_at, ..self.clone() }.changed(Reply::Done)
@@ -150,7 +183,7 @@ impl Reservation {
         if next.deliveries == self.deliveries {
             return Transition::unchanged(Reply::Done);
         }
-        if is_notice(&self.deliveries, posting_id) {
+        if is_word(&self.deliveries, posting_id) {
             // Nobody's balance depends on it.
             return next.changed(Reply::Done).with_history(now, "delivery_refused", refusal, self.attempt.epoch());
         }

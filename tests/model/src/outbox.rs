@@ -42,7 +42,7 @@ impl Step<'_> {
     fn take_notices(&mut self, g: usize, now: UnixMillis) {
         let due = self.state.generations[g].object.aggregate.due_deliveries(now);
         let notices: Vec<String> =
-            due.filter(|due| due.parcel == Parcel::Notice).map(|due| due.posting_id.clone()).collect();
+            due.filter(|due| due.parcel != Parcel::Posting).map(|due| due.posting_id.clone()).collect();
         for posting_id in notices {
             let taken = self.apply(g, &Command::Acknowledge { posting_id });
             self.check(taken.is_ok(), p::COST_IS_KEPT);
