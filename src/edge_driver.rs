@@ -120,6 +120,9 @@ impl PumpLog for EdgeLog {
         self.0.received.set(true);
     }
 
+    /// What this owner drives ends with its socket: the end brings the name.
+    fn identified(&self, _operation_id: String) {}
+
     fn deliver(&self, bytes: Vec<u8>) {
         self.0.unstored.borrow_mut().extend_from_slice(&bytes);
         self.0.client.deliver(bytes);

@@ -9,7 +9,7 @@ use crate::{ask, body};
 use holdfast_core::config::Provider;
 use holdfast_core::ids::{AttemptId, GenerationId, Identity, ReservationId};
 use holdfast_core::key::sha256_hex;
-use holdfast_core::policy::Owner;
+use holdfast_core::policy::{Background, Owner};
 use holdfast_core::refusal::Refusal;
 use holdfast_core::request::{ChatRequest, Rewrite};
 use holdfast_core::tenant::{Admit, Admitted, RunStart};
@@ -83,6 +83,7 @@ fn admission(bearer: &Bearer, options: RequestOptions, chat: &ChatRequest<'_>, b
         idempotency_key: options.idempotency_key,
         workload: options.workload,
         run: Some(run),
+        background: Background::Never,
     }
 }
 

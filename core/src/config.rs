@@ -27,6 +27,7 @@ pub use origin::origin_is_allowed;
 pub use tenant::{Budget, ChosenBy, Period, TenantConfig};
 pub use version::{Condition, ConfigEntry, ConfigVersion, put};
 
+use crate::capability::Capabilities;
 use crate::dialect::Dialect;
 use crate::pricing::PriceList;
 use crate::refusal::Refusal;
@@ -57,6 +58,62 @@ pub struct Provider {
     /// Prices by model.
     #[serde(default)]
     pub prices: PriceList,
+    /// What the provider can do, as the operator declares it. When absent: what the dialect has a protocol for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capabilities: Option<Capabilities>,
+    /// Name of the secret binding that holds the secret by which the provider signs its callbacks (`whsec_…`). Without
+    /// one no callback is taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback_secret: Option<String>,
+}
+
+impl Provider {
+    /// What can be done with an operation of this provider: the dialect's protocol, as far as the operator declares it.
+    /// Without `background` an operation ends with its socket, and only a key against repetition can help. Callbacks
+    /// need a secret to verify them by.
+    #[must_use]
+    pub fn capabilities_for(&self, background: bool) -> Capabilities {
+        let protocol = self.dialect.capabilities();
+        let declared = self.capabilities.unwrap_or(protocol);
+        let lives_on = background && self.dialect.has_background();
+        Capabilities {
+            cancel: lives_on && protocol.cancel && declared.cancel,
+            status: lives_on && protocol.status && declared.status,
+            resume: lives_on && protocol.resume && declared.resume,
+            callback: lives_on && protocol.callback && declared.callback && self.callback_secret.is_some(),
+            // A header, whatever the dialect: the operator's word is enough.
+            idempotency_key: declared.idempotency_key,
+        }
+    }
+
+    /// The first capability that is declared and that the dialect has no protocol for.
+    fn impossible_capability(&self) -> Option<&'static str> {
+        let (protocol, declared) = (self.dialect.capabilities(), self.capabilities?);
+        [
+            ("cancel", declared.cancel && !protocol.cancel),
+            ("status", declared.status && !protocol.status),
+            ("resume", declared.resume && !protocol.resume),
+            ("callback", declared.callback && !protocol.callback),
+        ]
+        .into_iter()
+        .find_map(|(name, impossible)| impossible.then_some(name))
+    }
+
+    fn check_capabilities(&self) -> Result<(), ConfigError> {
+        let fault = |what: String| Err(ConfigError(format!("PROVIDERS: `{}` {what}", self.name)));
+        if let Some(name) = self.impossible_capability() {
+            return fault(format!("declares `{name}`, for which dialect `{}` has no protocol", self.dialect.name()));
+        }
+        match (&self.callback_secret, self.capabilities) {
+            (Some(_), _) if !self.dialect.capabilities().callback => {
+                fault(format!("has a `callback_secret`, and dialect `{}` has no callbacks", self.dialect.name()))
+            }
+            (None, Some(Capabilities { callback: true, .. })) => {
+                fault("declares `callback` without a `callback_secret` to verify it by".into())
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 fn default_max_tokens_field() -> String {
@@ -168,6 +225,7 @@ pub fn parse_providers(json: &str) -> Result<Vec<Provider>, ConfigError> {
                 provider.name
             )));
         }
+        provider.check_capabilities()?;
     }
     Ok(providers)
 }

@@ -38,11 +38,18 @@ impl Dialect {
         }
     }
 
-    /// What this version does with operations of the dialect besides reading their answer: nothing yet, the socket is
-    /// the only lever.
+    /// What can be done with an operation that runs in the background at the provider (design 6): `openai-responses` has
+    /// a protocol for all of it. Of the other dialects the socket is the only lever.
     #[must_use]
     pub const fn capabilities(self) -> Capabilities {
-        Capabilities { cancel: false, status: false, resume: false, callback: false, idempotency_key: false }
+        let able = self.has_background();
+        Capabilities { cancel: able, status: able, resume: able, callback: able, idempotency_key: able }
+    }
+
+    /// Whether an operation of the dialect can run in the background at the provider, and outlive its socket.
+    #[must_use]
+    pub const fn has_background(self) -> bool {
+        matches!(self, Self::OpenaiResponses)
     }
 }
 

@@ -183,4 +183,32 @@ pub struct Terms {
     /// that a tenant can see what another policy would have cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto: Option<AutoTerms>,
+    /// The operation runs in the background at the provider: it outlives our socket to it.
+    #[serde(default)]
+    pub background: bool,
+}
+
+/// What a request says about running in the background at its provider.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Background {
+    /// It cannot, or says that it will not.
+    #[default]
+    Never,
+    /// It leaves that to its route.
+    Open,
+    /// It asks for it.
+    Asked,
+}
+
+impl Background {
+    /// Whether it does, on a route that switches requests to it or not.
+    #[must_use]
+    pub const fn on_route(self, switches: bool) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Open => switches,
+            Self::Asked => true,
+        }
+    }
 }

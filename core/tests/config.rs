@@ -8,6 +8,8 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "config/capabilities.rs"]
+mod capabilities;
 #[path = "config/faults.rs"]
 mod faults;
 #[path = "config/properties.rs"]

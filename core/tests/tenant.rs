@@ -36,10 +36,11 @@ mod usage;
 #[path = "tenant/world.rs"]
 mod world;
 
+use holdfast_core::dialect::Dialect;
 use holdfast_core::economics::Workload;
 use holdfast_core::ids::{AttemptId, TenantId};
 use holdfast_core::ledger::{Posting, PostingKind, ReasonCode};
-use holdfast_core::policy::{OnDisconnect, OnExpiry, OnInterruption, SlotOnExpiry};
+use holdfast_core::policy::{Background, OnDisconnect, OnExpiry, OnInterruption, Owner, SlotOnExpiry};
 use holdfast_core::refusal::Refusal;
 use holdfast_core::tenant::account::Status;
 use holdfast_core::tenant::{Admit, HoldState};
@@ -237,6 +238,45 @@ fn terms_have_the_policies_of_their_route() {
     world.config.default_route = Some("night".into());
     let terms = world.admit(&request(2, 20), START).unwrap().terms;
     assert_eq!((terms.route.as_str(), terms.workload), ("night", Workload::Batch));
+}
+
+/// Background is the route's choice or the request's own; only a stream of a dialect that has it runs there, driven by the
+/// object, looked for as long as it may run, and with what its provider can do.
+#[test]
+fn terms_of_a_background_operation() {
+    let route = |owner: &str, observation: &str| {
+        format!(
+            r#"{{"name":"r","provider":"p","allow_override":false,"owner":"{owner}","total_ms":9000{observation}}}"#
+        )
+    };
+    let ask = |background, streaming| Admit { background, streaming, ..request(1, 20) };
+    for (dialect, owner, switches, observation, asked, expected) in [
+        (Dialect::OpenaiResponses, "object", true, "", ask(Background::Open, true), (true, Owner::Object, 9_000)),
+        (
+            Dialect::OpenaiResponses,
+            "object",
+            true,
+            r#","observation_ms":0"#,
+            ask(Background::Open, true),
+            (true, Owner::Object, 0),
+        ),
+        (Dialect::OpenaiResponses, "object", true, "", ask(Background::Never, true), (false, Owner::Object, 9_000)),
+        (Dialect::OpenaiResponses, "object", true, "", ask(Background::Open, false), (false, Owner::Object, 9_000)),
+        (Dialect::OpenaiResponses, "object", false, "", ask(Background::Open, true), (false, Owner::Object, 0)),
+        (Dialect::OpenaiResponses, "object", false, "", ask(Background::Asked, true), (true, Owner::Object, 9_000)),
+        (Dialect::OpenaiResponses, "edge", false, "", ask(Background::Asked, true), (true, Owner::Object, 9_000)),
+        (Dialect::OpenaiResponses, "edge", false, "", ask(Background::Open, true), (false, Owner::Edge, 0)),
+        (Dialect::OpenaiChat, "object", false, "", ask(Background::Asked, true), (false, Owner::Object, 0)),
+    ] {
+        let mut world = World::new(config(1_000_000, 1_000_000, 4, &route(owner, observation)));
+        world.providers[0].dialect = dialect;
+        world.config.routes[0].background = switches;
+        let terms = world.admit(&asked, START).unwrap().terms;
+        let found = (terms.background, terms.owner, terms.observation_ms);
+        assert_eq!(found, expected, "{dialect:?} {owner} {switches} {asked:?}");
+        assert_eq!(terms.capabilities, world.providers[0].capabilities_for(terms.background));
+        assert_eq!(terms.capabilities.outlives_socket(), terms.background);
+    }
 }
 
 /// Invariant 8: a grant is given once under its id; under another amount it is refused.

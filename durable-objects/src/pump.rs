@@ -41,6 +41,8 @@ pub trait PumpLog {
     fn respond(&self, head: Option<ResponseHead>);
     /// The provider sent something, though it may not be released yet.
     fn received(&self);
+    /// The provider named its operation: told once, before the bytes that name it are delivered.
+    fn identified(&self, operation_id: String);
     /// Bytes that readers may have now. Never waits.
     fn deliver(&self, bytes: Vec<u8>);
     /// Bytes delivered and not stored yet.
@@ -190,7 +192,8 @@ async fn take_in<L: PumpLog>(log: &L, mut response: Response, abort: &AbortHandl
     let streaming = is_event_stream(&head);
     log.respond(streaming.then(|| head.clone()));
     let mut intake = Intake::new(IntakeOptions { streaming, ..options.intake });
-    let mut exchange = Exchange { log, abort, options, streaming, collected: Vec::new(), received_bytes: 0 };
+    let mut exchange =
+        Exchange { log, abort, options, streaming, collected: Vec::new(), received_bytes: 0, identified: false };
     let stopped = match response.stream() {
         Ok(body) => exchange.copy(body, &mut intake).await,
         // No body to read: an answer with its head alone.
@@ -262,6 +265,7 @@ struct Exchange<'a, L> {
     /// The body of an answer that is not a stream: it is released whole, or not at all.
     collected: Vec<u8>,
     received_bytes: u64,
+    identified: bool,
 }
 
 /// Why copying stopped.
@@ -298,7 +302,9 @@ impl<L: PumpLog> Exchange<'_, L> {
                     self.log.received();
                     self.received_bytes = self.received_bytes.saturating_add(chunk.len() as u64);
                     if self.received_bytes > self.options.answer_max_bytes { return Stopped::TooLarge; }
-                    self.release(intake.push(chunk));
+                    let released = intake.push(chunk);
+                    self.identify(intake);
+                    self.release(released);
                     let unstored = self.log.unstored_bytes();
                     if was_empty && unstored > 0 { timer = self.next_timer(); }
                     let full = unstored >= self.options.batch_bytes || intake.has_terminal();
@@ -309,6 +315,16 @@ impl<L: PumpLog> Exchange<'_, L> {
                     timer = self.next_timer();
                 },
             }
+        }
+    }
+
+    fn identify(&mut self, intake: &Intake) {
+        if self.identified {
+            return;
+        }
+        if let Some(operation_id) = &intake.report().operation_id {
+            self.identified = true;
+            self.log.identified(operation_id.clone());
         }
     }
 

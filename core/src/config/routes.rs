@@ -27,6 +27,7 @@ impl RouteCheck<'_> {
         self.matches(faults);
         self.provider(providers, faults);
         self.edge(faults);
+        self.background(providers, faults);
         self.disconnect(faults);
         self.deadlines(faults);
         self.interruption(faults);
@@ -112,6 +113,22 @@ impl RouteCheck<'_> {
         }
     }
 
+    /// Design 4.4 and 4: only the object takes a stream up again, and only one dialect has operations that outlive it.
+    fn background(&self, providers: &[Provider], faults: &mut Faults<'_>) {
+        if !self.route.background {
+            return;
+        }
+        if self.route.owner == Owner::Edge {
+            let reason = "owner `edge` cannot take the stream of a background operation up again: `object` can";
+            self.error(faults, "background", &["owner"], FaultCode::Contradiction, reason);
+        }
+        let provider = providers.iter().find(|provider| provider.name == self.route.provider);
+        if let Some(provider) = provider.filter(|provider| !provider.dialect.has_background()) {
+            let reason = format!("dialect `{}` of this provider has no background operations", provider.dialect.name());
+            self.error(faults, "background", &["provider"], FaultCode::Contradiction, &reason);
+        }
+    }
+
     fn disconnect(&self, faults: &mut Faults<'_>) {
         let Policies { on_disconnect, allow_override, artifact, .. } = self.policies;
         if on_disconnect == OnDisconnect::Detach && artifact.has_home != Some(true) {
@@ -182,7 +199,8 @@ impl RouteCheck<'_> {
             self.error(faults, "watch_ms", &["on_expiry"], FaultCode::Contradiction, reason);
         }
         let provider = providers.iter().find(|provider| provider.name == self.route.provider);
-        let capabilities = provider.map(|provider| provider.dialect.capabilities());
+        // A request may ask for the background by itself.
+        let capabilities = provider.map(|provider| provider.capabilities_for(true));
         if capabilities.is_some_and(|capabilities| !capabilities.status && !capabilities.callback) {
             let place = self.place.member("on_expiry").member("credit");
             let reason = "this provider can neither be asked nor calls back: there is nothing to watch".to_string();

@@ -136,10 +136,11 @@ pub struct Route {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 86_400_000)))]
     pub total_ms: Option<u64>,
-    /// How long to watch for evidence after a driver was lost, before `on_expiry` decides, in milliseconds.
-    #[serde(default)]
+    /// How long to watch for evidence after a driver was lost, before `on_expiry` decides, in milliseconds. When absent:
+    /// `total_ms` for an operation that runs in the background at its provider, else 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(max = 604_800_000)))]
-    pub observation_ms: u64,
+    pub observation_ms: Option<u64>,
     /// `on_expiry.credit` `expire_and_watch`: how long the provider is still asked, in milliseconds. 3600000 when
     /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -177,6 +178,11 @@ pub struct Route {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 100_000)))]
     pub concurrency: Option<u32>,
+    /// Switches requests that can to background operations of the provider, so that a crash or a deploy costs nothing: the
+    /// work goes on there, and its stream is taken up again. Streaming requests to a provider of dialect
+    /// `openai-responses` that do not say `background` themselves, and do not say `store` `false`. Owner `object` only.
+    #[serde(default)]
+    pub background: bool,
 }
 
 fn yes() -> bool {
@@ -273,6 +279,9 @@ pub struct Policies {
     pub user_minute_micros: Option<Micros>,
     /// See [`Route::concurrency`].
     pub concurrency: Option<u32>,
+    /// See [`Route::background`].
+    #[serde(default)]
+    pub background: bool,
 }
 
 impl Route {
@@ -305,7 +314,7 @@ impl Route {
             first_byte_ms: self.first_byte_ms.unwrap_or_else(|| preset.first_byte_ms.min(total_ms)),
             idle_ms: self.idle_ms.unwrap_or_else(|| preset.idle_ms.min(total_ms)),
             total_ms,
-            observation_ms: self.observation_ms,
+            observation_ms: self.observation_ms.unwrap_or(if self.background { total_ms } else { 0 }),
             watch_ms: self.watch_ms.unwrap_or(if watches { WATCH_DEFAULT_MS } else { 0 }),
             expected_ms: self.expected_ms,
             on_expiry: self.on_expiry,
@@ -316,6 +325,7 @@ impl Route {
             re_ask_prior_per_mille: self.re_ask_prior_per_mille,
             user_minute_micros: self.user_minute_micros,
             concurrency: self.concurrency,
+            background: self.background,
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::economics::Workload;
 use crate::ids::{AttemptId, Identity};
 use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
 use crate::money::Micros;
-use crate::policy::{OnDisconnect, Route, Terms, resolve_on_disconnect};
+use crate::policy::{Background, OnDisconnect, Owner, Route, Terms, resolve_on_disconnect};
 use crate::refusal::Refusal;
 use crate::time::UnixMillis;
 use crate::token::Credential;
@@ -55,6 +55,9 @@ pub struct Admit {
     /// Who asks what, in keyed hashes: for the re-ask rate of the route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunStart>,
+    /// What the request says about running in the background at its provider.
+    #[serde(default)]
+    pub background: Background,
 }
 
 impl Admit {
@@ -248,6 +251,8 @@ fn terms(context: &AdmitContext<'_>, route: &Route, admit: &Admit) -> Result<Ter
     let max_output_tokens =
         admit.max_output_tokens.map_or(policies.max_output_tokens, |wanted| wanted.min(policies.max_output_tokens));
     let output_bound_tokens = max_output_tokens.saturating_mul(u64::from(admit.choices.max(1)));
+    let background =
+        provider.dialect.has_background() && admit.streaming && admit.background.on_route(route.background);
     Ok(Terms {
         config_version: context.account.config_version,
         route: route.name.clone(),
@@ -256,7 +261,8 @@ fn terms(context: &AdmitContext<'_>, route: &Route, admit: &Admit) -> Result<Ter
         path: admit.path.clone(),
         model: admit.model.clone(),
         streaming: admit.streaming,
-        owner: policies.owner,
+        // Only the object takes a stream up again.
+        owner: if background { Owner::Object } else { policies.owner },
         on_disconnect,
         grace_ms: policies.grace_ms,
         keep_partial: policies.keep_partial,
@@ -264,7 +270,10 @@ fn terms(context: &AdmitContext<'_>, route: &Route, admit: &Admit) -> Result<Ter
         first_byte_ms: policies.first_byte_ms,
         idle_ms: policies.idle_ms,
         total_ms: policies.total_ms,
-        observation_ms: policies.observation_ms,
+        observation_ms: match route.observation_ms {
+            None if background => policies.total_ms,
+            _ => policies.observation_ms,
+        },
         retention_s: policies.retention_s,
         strip_usage: admit.streaming && policies.include_usage && !admit.include_usage,
         max_output_tokens,
@@ -274,7 +283,7 @@ fn terms(context: &AdmitContext<'_>, route: &Route, admit: &Admit) -> Result<Ter
         price_version: provider.prices.version.clone(),
         // The most that it can cost: every byte of the body an input token, every output token used.
         hold: price.worst_case(admit.body_bytes, output_bound_tokens)?,
-        capabilities: provider.dialect.capabilities(),
+        capabilities: provider.capabilities_for(background),
         on_expiry: policies.on_expiry.credit,
         slot_on_expiry: policies.on_expiry.slot,
         on_interruption: policies.on_interruption,
@@ -283,6 +292,7 @@ fn terms(context: &AdmitContext<'_>, route: &Route, admit: &Admit) -> Result<Ter
         expected_ms: policies.expected_ms,
         workload: policies.workload,
         auto: Some(auto_terms(&policies, admit.body_bytes, output_bound_tokens, context.measures)),
+        background,
     })
 }
 

@@ -83,6 +83,7 @@ pub(crate) fn terms() -> Terms {
         expected_ms: None,
         workload: Default::default(),
         auto: None,
+        background: false,
     }
 }
 

@@ -86,6 +86,7 @@ pub(crate) fn request(n: u8, body_bytes: u64) -> Admit {
         idempotency_key: None,
         workload: None,
         run: None,
+        background: Default::default(),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::pump::{self, AbortHandle, PumpLog, PumpOptions, Verdict};
 use crate::settings;
 use holdfast_core::policy::Terms;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::reservation::{Command, Reply, ResponseHead, UpstreamEnd};
+use holdfast_core::reservation::{Aggregate, Command, Reply, ResponseHead, UpstreamEnd};
 use holdfast_core::wire::Responded;
 use std::future::{Future, ready};
 use std::rc::Rc;
@@ -25,6 +25,22 @@ impl PumpLog for ObjectLog {
 
     fn received(&self) {
         self.generation.received();
+    }
+
+    /// Where the operation outlives its socket its name is stored at once, before more is released: after a loss nothing
+    /// can be asked without it. Elsewhere the end brings it.
+    fn identified(&self, operation_id: String) {
+        let outlives =
+            |aggregate: &Aggregate| aggregate.live().is_some_and(|live| live.terms.capabilities.outlives_socket());
+        if !self.generation.with_aggregate(outlives) {
+            return;
+        }
+        let stored = self.generation.store_response(self.epoch);
+        let identify = Command::Identify { epoch: self.epoch, operation_id };
+        if let Err(refusal) = stored.and_then(|()| self.generation.apply(&identify)) {
+            // A fenced driver hears it with its next batch; after a failed write the end brings the name again.
+            worker::console_error!("the operation's name was not stored: {refusal}");
+        }
     }
 
     fn deliver(&self, bytes: Vec<u8>) {

@@ -188,6 +188,7 @@ pub fn admission(variant: &Variant, n: usize) -> Admit {
         on_disconnect: None,
         workload: None,
         run: None,
+        background: Default::default(),
         idempotency_key: (variant.requests == Requests::SameKey).then(|| "key".into()),
     }
 }
