@@ -20,7 +20,7 @@ use super::resolve::EVIDENCE_RETRY_MS;
 use super::{ConnectionState, Lifecycle, LogFacts, Reconciliation, Reservation, ResponseHead, UpstreamState};
 use crate::ids::AttemptId;
 use crate::meter::EndClass;
-use crate::policy::{ATTEMPTS_MAX, OnInterruption, Owner};
+use crate::policy::{ATTEMPTS_MAX, Owner};
 use crate::refusal::Refusal;
 use crate::time::UnixMillis;
 use crate::webhook::retry_after_ms;
@@ -28,9 +28,8 @@ use crate::webhook::retry_after_ms;
 impl Reservation {
     /// Whether this system may repeat the call by itself, as far as the reservation tells.
     pub(super) fn may_repeat(&self, log: &LogFacts) -> bool {
-        let allowed = self.terms.on_interruption == OnInterruption::Retry && self.terms.workload.may_repeat();
         let left = self.past_attempts.len() < ATTEMPTS_MAX.saturating_sub(1) as usize;
-        allowed && left && log.length == 0 && self.attempt.abort.is_none()
+        self.terms.may_repeat() && left && log.length == 0 && self.attempt.abort.is_none()
     }
 
     /// The head that a reader may have. While the call may still be repeated there is none: its readers were lost with its

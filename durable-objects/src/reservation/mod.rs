@@ -11,6 +11,7 @@
 //! | `driver` | calls the provider and feeds the log |
 //! | `edge` | the object's side of a driver at the edge |
 //! | `outbox` | brings postings to the tenant until they are acknowledged |
+//! | `repeat` | a further attempt: the hold is extended, the stored request is sent again |
 
 mod driver;
 mod edge;
@@ -19,6 +20,7 @@ mod log;
 mod object;
 mod outbox;
 mod readers;
+mod repeat;
 mod store;
 
 pub use object::ReservationObject;
