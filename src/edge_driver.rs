@@ -8,7 +8,7 @@ use crate::ask;
 use crate::edge_client::{Client, serve};
 use holdfast_core::config::{Limits, Provider};
 use holdfast_core::dialect::error_terminal;
-use holdfast_core::ids::Identity;
+use holdfast_core::ids::{AttemptId, Identity};
 use holdfast_core::policy::Terms;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{ResponseHead, UpstreamEnd};
@@ -47,7 +47,7 @@ pub(crate) async fn run(
     let limits = settings::limits(env)?;
     let begin = GenerationCall::Begin {
         identity: identity.clone(),
-        attempt,
+        attempt: attempt.clone(),
         terms: Box::new(terms.clone()),
         driver: Uuid::new_v4().to_string(),
     };
@@ -71,7 +71,7 @@ pub(crate) async fn run(
     }));
     let abort = Rc::new(AbortHandle::new());
     context.wait_until(watch_client(log.clone(), abort.clone()));
-    context.wait_until(drive(log.clone(), abort, provider.clone(), terms, limits, upstream_body));
+    context.wait_until(drive(log.clone(), abort, provider.clone(), terms, attempt, limits, upstream_body));
     let response = serve(context, &client).await;
     response.map_err(|error| Refusal::Unavailable { what: format!("the answer could not be made: {error}") })
 }
@@ -223,6 +223,7 @@ async fn drive(
     abort: Rc<AbortHandle>,
     provider: Provider,
     terms: Terms,
+    attempt: AttemptId,
     limits: Limits,
     upstream_body: Vec<u8>,
 ) {
@@ -230,7 +231,7 @@ async fn drive(
     let mut options = PumpOptions::new(&terms, &limits, Some(heartbeat_ms));
     // While bytes come, batches are the only heartbeats.
     options.batch_ms = options.batch_ms.min(heartbeat_ms);
-    let call = pump::call_provider(&log.0.env, &provider, &terms, &upstream_body, &abort);
+    let call = pump::call_provider(&log.0.env, &provider, &terms, &attempt, &upstream_body, &abort);
     pump::run(&log, call, &abort, options).await;
     // Only a driver that lost its generation leaves the answer open. The error is for this one client, which has bytes
     // that the log may lack; the log has an end of its own, written by whoever owns it, and readers get that one.

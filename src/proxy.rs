@@ -84,6 +84,7 @@ fn admission(bearer: &Bearer, options: RequestOptions, chat: &ChatRequest<'_>, b
         workload: options.workload,
         run: Some(run),
         background: Background::Never,
+        forward: options.forward,
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::error::EdgeError;
 use holdfast_core::economics::Workload;
 use holdfast_core::policy::OnDisconnect;
+use holdfast_core::request::forward::{FORWARDED, FORWARDED_VALUE_MAX_BYTES};
 use std::collections::BTreeMap;
 use worker::Headers;
 
@@ -32,6 +33,8 @@ pub(crate) struct RequestOptions {
     pub(crate) workload: Option<Workload>,
     /// `x-…` headers that routes may match.
     pub(crate) routing: BTreeMap<String, String>,
+    /// The client's own headers that the provider may get.
+    pub(crate) forward: BTreeMap<String, String>,
 }
 
 impl RequestOptions {
@@ -45,6 +48,7 @@ impl RequestOptions {
             on_disconnect: header(headers, "holdfast-on-disconnect").as_deref().map(on_disconnect).transpose()?,
             workload: header(headers, "holdfast-workload").as_deref().map(workload).transpose()?,
             routing: routing_headers(headers.entries()),
+            forward: forwarded_headers(|name| header(headers, name)),
         })
     }
 }
@@ -111,6 +115,11 @@ fn routing_headers(entries: impl Iterator<Item = (String, String)>) -> BTreeMap<
     let headers: BTreeMap<String, String> =
         entries.filter(|(name, value)| takes_part_in_routing(name, value)).collect();
     headers.into_iter().take(ROUTING_HEADERS_MAX).collect()
+}
+
+fn forwarded_headers(find: impl Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
+    let found = FORWARDED.into_iter().filter_map(|name| Some((name.to_owned(), find(name)?)));
+    found.filter(|(_, value)| value.len() <= FORWARDED_VALUE_MAX_BYTES).collect()
 }
 
 fn takes_part_in_routing(name: &str, value: &str) -> bool {

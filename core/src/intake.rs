@@ -10,9 +10,7 @@ use core::ops::Range;
 
 use crate::dialect::Dialect;
 use crate::meter::document::DocumentTracker;
-use crate::meter::openai_chat::OpenAiChat;
-use crate::meter::terminals::{self, Terminals};
-use crate::meter::{EndClass, MeterReport, openai_chat_body};
+use crate::meter::{EndClass, MeterReport, StreamMeter, read_body, stream_meter};
 use crate::sse::{Event, ScanEnd, Scanner};
 
 /// An unfinished event above this is released as it is.
@@ -129,58 +127,11 @@ impl IntakeEnd {
 }
 
 #[derive(Debug)]
-enum StreamMeter {
-    Chat(Box<OpenAiChat>),
-    Other(Terminals),
-}
-
-impl StreamMeter {
-    fn new(dialect: Dialect) -> Self {
-        match dialect {
-            Dialect::OpenaiChat => Self::Chat(Box::default()),
-            other => Self::Other(Terminals::new(other)),
-        }
-    }
-
-    /// True if the event carries nothing but usage.
-    fn observe(&mut self, event: &Event<'_>) -> bool {
-        match self {
-            Self::Chat(meter) => meter.observe(event),
-            Self::Other(meter) => {
-                meter.observe(event);
-                false
-            }
-        }
-    }
-
-    fn report(&self) -> &MeterReport {
-        match self {
-            Self::Chat(meter) => meter.report(),
-            Self::Other(meter) => meter.report(),
-        }
-    }
-
-    fn is_done(&self) -> bool {
-        match self {
-            Self::Chat(meter) => meter.is_done(),
-            Self::Other(meter) => meter.is_done(),
-        }
-    }
-
-    fn into_report(self) -> MeterReport {
-        match self {
-            Self::Chat(meter) => (*meter).into_report(),
-            Self::Other(meter) => meter.into_report(),
-        }
-    }
-}
-
-#[derive(Debug)]
 struct EventIntake {
     opaque: bool,
     strip_usage: bool,
     scanner: Scanner,
-    meter: StreamMeter,
+    meter: Box<dyn StreamMeter>,
     /// Bytes that are not released yet, and the source offset of the first.
     held: Vec<u8>,
     held_from: u64,
@@ -196,7 +147,7 @@ impl EventIntake {
             opaque: options.dialect == Dialect::Opaque,
             strip_usage: options.strip_usage,
             scanner: Scanner::new(options.event_max_bytes),
-            meter: StreamMeter::new(options.dialect),
+            meter: stream_meter(options.dialect),
             held: Vec::new(),
             held_from: 0,
             stripped_usage: None,
@@ -205,7 +156,7 @@ impl EventIntake {
 
     fn push(&mut self, chunk: Vec<u8>) -> Vec<u8> {
         let mut cuts = Cuts::new();
-        let (meter, strip, held_from) = (&mut self.meter, self.strip_usage, self.held_from);
+        let (meter, strip, held_from) = (&mut *self.meter, self.strip_usage, self.held_from);
         self.scanner.push(&chunk, |event| observe(meter, &event, strip, held_from, &mut cuts));
         if self.held.is_empty() {
             self.held = chunk;
@@ -217,7 +168,7 @@ impl EventIntake {
 
     fn finish(mut self) -> IntakeEnd {
         let mut cuts = Cuts::new();
-        let (meter, strip, held_from) = (&mut self.meter, self.strip_usage, self.held_from);
+        let (meter, strip, held_from) = (&mut *self.meter, self.strip_usage, self.held_from);
         let scanner = mem::replace(&mut self.scanner, Scanner::new(0));
         let end_of_source = scanner.offset();
         let mut boundary = scanner.boundary();
@@ -296,7 +247,7 @@ impl EventIntake {
 }
 
 /// Lets the meter read an event, and notes it for removal if it is to go and none of it has been released.
-fn observe(meter: &mut StreamMeter, event: &Event<'_>, strip: bool, held_from: u64, cuts: &mut Cuts) {
+fn observe(meter: &mut dyn StreamMeter, event: &Event<'_>, strip: bool, held_from: u64, cuts: &mut Cuts) {
     if meter.observe(event) && strip && event.start >= held_from {
         cuts.push(event.start..event.end);
     }
@@ -336,8 +287,7 @@ impl BodyIntake {
         let (report, class) = match self.tracker {
             Some(tracker) if tracker.is_whole() => (self.report, EndClass::Complete),
             Some(_) => (self.report, EndClass::Incomplete),
-            None if self.dialect == Dialect::OpenaiChat => openai_chat_body(&self.collected),
-            None => terminals::body(self.dialect, &self.collected),
+            None => read_body(self.dialect, &self.collected),
         };
         IntakeEnd {
             tail: Vec::new(),

@@ -1,6 +1,7 @@
 //! Client keys: `hfk_{tenant}_{secret}{checksum}`. The prefix and the checksum serve secret scanners and turn a typo
 //! away before any hop; the tenant names the object that can check the key; only a keyed digest is stored.
 
+use crate::dialect::Dialect;
 use crate::ids::{TenantId, to_hex};
 use alloc::format;
 use alloc::string::String;
@@ -38,10 +39,17 @@ impl ProviderKey {
         Self(secret)
     }
 
-    /// The value of an `Authorization` header. The one place where the key becomes text again.
+    /// The header, name and value, by which a provider of this dialect knows the key. The one place where the key becomes
+    /// text again.
     #[must_use]
-    pub fn bearer(&self) -> String {
-        format!("Bearer {}", self.0)
+    pub fn header(&self, dialect: Dialect) -> (&'static str, String) {
+        match dialect {
+            Dialect::AnthropicMessages => ("x-api-key", self.0.clone()),
+            Dialect::Gemini => ("x-goog-api-key", self.0.clone()),
+            Dialect::OpenaiChat | Dialect::OpenaiResponses | Dialect::Opaque => {
+                ("authorization", format!("Bearer {}", self.0))
+            }
+        }
     }
 }
 

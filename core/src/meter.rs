@@ -1,13 +1,19 @@
 //! Meters: what a provider's answer says about itself — operation id, finish reason, usage, errors, its end.
 
+pub mod anthropic_messages;
 mod content;
 pub(crate) mod document;
+pub mod gemini;
 pub mod openai_chat;
-pub mod terminals;
+pub mod openai_responses;
 
 use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 
+use core::fmt;
+
+use memchr::memmem::Finder;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -15,6 +21,7 @@ use serde_json::value::RawValue;
 pub use content::ContentCounter;
 pub use openai_chat::openai_chat_body;
 
+use crate::dialect::Dialect;
 use crate::sse::Event;
 use crate::usage::{Usage, UsageRejection};
 
@@ -46,6 +53,69 @@ pub struct InBandError {
     pub message: String,
 }
 
+/// Reads the events of one stream.
+pub trait StreamMeter: fmt::Debug {
+    /// Reads one event. True if it carries nothing but usage, so that it can be left out for a client that did not ask.
+    fn observe(&mut self, event: &Event<'_>) -> bool;
+
+    /// What has been learnt so far.
+    fn report(&self) -> &MeterReport;
+
+    /// The dialect's terminal has been seen.
+    fn is_done(&self) -> bool;
+
+    /// All that was learnt.
+    fn into_report(self: Box<Self>) -> MeterReport;
+}
+
+/// A meter at the start of a stream. An opaque stream is counted, never read, and has no terminal.
+#[must_use]
+pub fn stream_meter(dialect: Dialect) -> Box<dyn StreamMeter> {
+    match dialect {
+        Dialect::OpenaiChat => Box::new(openai_chat::OpenAiChat::new()),
+        Dialect::OpenaiResponses => Box::new(openai_responses::OpenAiResponses::new()),
+        Dialect::AnthropicMessages => Box::new(anthropic_messages::AnthropicMessages::new()),
+        Dialect::Gemini => Box::new(gemini::Gemini::new()),
+        Dialect::Opaque => Box::new(Unread::default()),
+    }
+}
+
+/// Reads a plain answer: its report, and whether the document is whole and a success. An opaque one is never read, and
+/// always whole.
+#[must_use]
+pub fn read_body(dialect: Dialect, body: &[u8]) -> (MeterReport, EndClass) {
+    match dialect {
+        Dialect::OpenaiChat => openai_chat_body(body),
+        Dialect::OpenaiResponses => openai_responses::openai_responses_body(body),
+        Dialect::AnthropicMessages => anthropic_messages::anthropic_messages_body(body),
+        Dialect::Gemini => gemini::gemini_body(body),
+        Dialect::Opaque => (MeterReport::default(), EndClass::Complete),
+    }
+}
+
+/// The meter of a stream whose meaning is not known.
+#[derive(Debug, Default)]
+struct Unread(MeterReport);
+
+impl StreamMeter for Unread {
+    fn observe(&mut self, event: &Event<'_>) -> bool {
+        self.0.count(event);
+        false
+    }
+
+    fn report(&self) -> &MeterReport {
+        &self.0
+    }
+
+    fn is_done(&self) -> bool {
+        false
+    }
+
+    fn into_report(self: Box<Self>) -> MeterReport {
+        self.0
+    }
+}
+
 /// What has been learnt from an answer so far.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct MeterReport {
@@ -67,6 +137,9 @@ pub struct MeterReport {
     pub events: u64,
     /// Events (or one body) above the size bound: relayed, not read.
     pub oversize_events: u64,
+    /// The last `sequence_number` of the stream that could be read: where the provider can read on from. Only
+    /// `openai-responses` has them.
+    pub sequence_number: Option<u64>,
 }
 
 impl MeterReport {
@@ -89,6 +162,15 @@ impl MeterReport {
                 }
             }
             Err(_) => {}
+        }
+    }
+
+    /// Takes a usage report of a dialect whose reports are cumulative and whose last one counts, even a lower one.
+    fn replace_usage(&mut self, reported: Result<(Usage, u64), UsageRejection>) {
+        self.usage_rejected = reported.is_err();
+        if let Ok((usage, output)) = reported {
+            self.usage = Some(usage);
+            self.reported_output_tokens = Some(output);
         }
     }
 
@@ -166,6 +248,30 @@ fn larger_counts(a: Usage, b: Usage) -> Usage {
 /// Reads members of a JSON object. Derived structs would also read an array, member by member.
 fn members<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Option<T> {
     if json.trim_ascii_start().starts_with(b"{") { serde_json::from_slice(json).ok() } else { None }
+}
+
+/// Whether the marker stands there as a key whose value is not null.
+fn has_value(marker: &Finder<'_>, data: &[u8]) -> bool {
+    let mut rest = data;
+    while let Some(at) = marker.find(rest) {
+        rest = rest.get(at.saturating_add(marker.needle().len())..).unwrap_or_default();
+        if let Some(value) = rest.trim_ascii_start().strip_prefix(b":")
+            && !value.trim_ascii_start().starts_with(b"null")
+        {
+            return true;
+        }
+    }
+    false
+}
+
+/// A usage object, or a part of one.
+fn object<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Result<T, UsageRejection> {
+    members(value.get().as_bytes()).ok_or(UsageRejection::Malformed)
+}
+
+/// An error event whose data is no object that tells more.
+fn unstructured_error(data: &[u8]) -> InBandError {
+    InBandError::new("error", &String::from_utf8_lossy(data))
 }
 
 /// How a plain body ended: with an error of its own, whole, or not.

@@ -9,6 +9,7 @@ use crate::dialect::Dialect;
 use crate::economics::{AutoTerms, Workload};
 use crate::money::Micros;
 use crate::pricing::ModelPrice;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
@@ -186,6 +187,9 @@ pub struct Terms {
     /// The operation runs in the background at the provider: it outlives our socket to it.
     #[serde(default)]
     pub background: bool,
+    /// The client's own headers that go to the provider, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub forward: BTreeMap<String, String>,
 }
 
 impl Terms {

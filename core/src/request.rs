@@ -2,6 +2,7 @@
 //!
 //! Everything that is not edited stays byte for byte as the client wrote it.
 
+pub mod forward;
 mod question;
 
 pub use question::QUESTION_MAX_BYTES;

@@ -8,8 +8,7 @@
 
 use holdfast_core::dialect::Dialect;
 use holdfast_core::meter::openai_chat::OpenAiChat;
-use holdfast_core::meter::terminals::Terminals;
-use holdfast_core::meter::{EndClass, MeterReport, openai_chat_body};
+use holdfast_core::meter::{EndClass, MeterReport, openai_chat_body, stream_meter};
 use holdfast_core::sse::Scanner;
 use holdfast_core::usage::{TOKENS_MAX, Usage};
 
@@ -300,9 +299,11 @@ fn plain_bodies() {
 #[test]
 fn ends_of_the_other_dialects() {
     let watch = |dialect, stream: &str| {
-        let mut terminals = Terminals::new(dialect);
-        Scanner::new(1 << 20).push(stream.as_bytes(), |event| terminals.observe(&event));
-        (terminals.is_done(), terminals.into_report().in_band_error.map(|error| (error.code, error.message)))
+        let mut meter = stream_meter(dialect);
+        Scanner::new(1 << 20).push(stream.as_bytes(), |event| {
+            meter.observe(&event);
+        });
+        (meter.is_done(), meter.into_report().in_band_error.map(|error| (error.code, error.message)))
     };
     let error = |code: &str, message: &str| Some((String::from(code), String::from(message)));
     let responses = Dialect::OpenaiResponses;

@@ -1,14 +1,17 @@
-//! The only place that calls out: a provider, or a tenant's webhook. A provider's origin comes from the operator's table, headers are built from an
-//! allow-list, redirects are not followed.
+//! The only place that calls out: a provider, or a tenant's webhook. A provider's origin comes from the operator's table,
+//! headers are built from an allow-list, redirects are not followed.
 
 use crate::clock;
 use futures::future::{Either, select};
 use holdfast_core::config::{Provider, origin_is_allowed};
+use holdfast_core::dialect::Dialect;
 use holdfast_core::key::ProviderKey;
 use holdfast_core::refusal::Refusal;
+use holdfast_core::request::forward::may_be_forwarded;
 use holdfast_core::reservation::ResponseHead;
 use holdfast_core::signature;
 use holdfast_core::webhook::{Answer, Reach, check_url, retry_after_ms};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use wasm_bindgen::JsValue;
 use worker::js_sys::Uint8Array;
@@ -17,10 +20,15 @@ use worker::{
     Result, Url,
 };
 
-/// Response headers that reach the client. Everything else (cookies, organisation ids, hop-by-hop) stays here.
-const RESPONSE_HEADERS: [&str; 4] = ["content-type", "retry-after", "x-request-id", "openai-processing-ms"];
+/// Response headers that reach the client: what SDKs read. Everything else (cookies, organisation ids, hop-by-hop) stays
+/// here.
+const RESPONSE_HEADERS: [&str; 6] =
+    ["content-type", "retry-after", "retry-after-ms", "request-id", "x-request-id", "openai-processing-ms"];
 /// Allowed by their beginning.
-const RESPONSE_HEADER_PREFIX: &str = "x-ratelimit-";
+const RESPONSE_HEADER_PREFIXES: [&str; 2] = ["x-ratelimit-", "anthropic-ratelimit-"];
+
+/// The version of the Messages API that is asked for where the client names none.
+const ANTHROPIC_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 
 /// How this service names itself.
 const USER_AGENT: &str = concat!("holdfast/", env!("CARGO_PKG_VERSION"));
@@ -48,37 +56,66 @@ impl From<Refusal> for CallError {
     }
 }
 
+/// A request to a provider.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// Who is called.
+    pub provider: &'a Provider,
+    /// The key that it knows us by.
+    pub key: &'a ProviderKey,
+    /// Path, and the query if there is one.
+    pub path: &'a str,
+    /// The body.
+    pub body: &'a [u8],
+    /// Whether a stream is asked for.
+    pub streaming: bool,
+    /// The `Idempotency-Key`, for a provider that knows repeated submissions by it.
+    pub idempotency_key: Option<&'a str>,
+    /// The client's own headers that go with it: see [`holdfast_core::request::forward`].
+    pub forward: &'a BTreeMap<String, String>,
+}
+
 /// Calls the provider. The answer's body has not been read yet.
 ///
 /// # Errors
 /// See [`CallError`].
-pub async fn call(
-    provider: &Provider,
-    key: &ProviderKey,
-    path: &str,
-    body: &[u8],
-    streaming: bool,
-    signal: &AbortSignal,
-) -> core::result::Result<Response, CallError> {
-    let request = request(provider, key, path, body, streaming).map_err(CallError::not_sent)?;
+pub async fn call(outgoing: &Outgoing<'_>, signal: &AbortSignal) -> core::result::Result<Response, CallError> {
+    let request = request(outgoing).map_err(CallError::not_sent)?;
     Fetch::Request(request).send_with_signal(signal).await.map_err(|error| CallError::Unknown(error.to_string()))
 }
 
-fn request(provider: &Provider, key: &ProviderKey, path: &str, body: &[u8], streaming: bool) -> Result<Request> {
-    let url = target(provider, path)?;
-    let headers = Headers::new();
-    headers.set("authorization", &key.bearer())?;
+fn request(outgoing: &Outgoing<'_>) -> Result<Request> {
+    let url = target(outgoing.provider, outgoing.path)?;
+    let headers = headers(outgoing.provider, outgoing.key, outgoing.forward)?;
     headers.set("content-type", "application/json")?;
-    headers.set("accept", if streaming { "text/event-stream" } else { "application/json" })?;
-    // Compressed streams are held back until a block is full.
-    headers.set("accept-encoding", "identity")?;
-    headers.set("user-agent", USER_AGENT)?;
+    headers.set("accept", if outgoing.streaming { "text/event-stream" } else { "application/json" })?;
+    if let Some(key) = outgoing.idempotency_key {
+        headers.set("idempotency-key", key)?;
+    }
     let mut init = RequestInit::new();
     init.with_method(Method::Post)
         .with_headers(headers)
         .with_redirect(RequestRedirect::Manual)
-        .with_body(Some(JsValue::from(Uint8Array::from(body))));
+        .with_body(Some(JsValue::from(Uint8Array::from(outgoing.body))));
     Request::new_with_init(url.as_str(), &init)
+}
+
+/// What every request to a provider carries: our key as its dialect wants it, and the client's own headers that it may
+/// have. Nothing of what the client sent reaches it otherwise.
+fn headers(provider: &Provider, key: &ProviderKey, forward: &BTreeMap<String, String>) -> Result<Headers> {
+    let headers = Headers::new();
+    if provider.dialect == Dialect::AnthropicMessages {
+        headers.set(ANTHROPIC_VERSION.0, ANTHROPIC_VERSION.1)?;
+    }
+    for (name, value) in forward.iter().filter(|(name, value)| may_be_forwarded(provider.dialect, name, value)) {
+        headers.set(name, value)?;
+    }
+    let (name, value) = key.header(provider.dialect);
+    headers.set(name, &value)?;
+    // Compressed streams are held back until a block is full.
+    headers.set("accept-encoding", "identity")?;
+    headers.set("user-agent", USER_AGENT)?;
+    Ok(headers)
 }
 
 fn target(provider: &Provider, path: &str) -> Result<Url> {
@@ -149,7 +186,8 @@ fn letter_request(letter: &Letter, signatures: &str) -> Result<Request> {
 /// Status and allowed headers of an answer.
 #[must_use]
 pub fn head_of(response: &Response) -> ResponseHead {
-    let allowed = |name: &str| RESPONSE_HEADERS.contains(&name) || name.starts_with(RESPONSE_HEADER_PREFIX);
+    let by_beginning = |name: &str| RESPONSE_HEADER_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let allowed = |name: &str| RESPONSE_HEADERS.contains(&name) || by_beginning(name);
     let headers = response.headers().entries().filter(|(name, _)| allowed(name)).collect();
     ResponseHead { status: response.status_code(), headers }
 }

@@ -5,12 +5,13 @@
 //! batches: by size, by time, or at the terminal event.
 
 use crate::clock::sleep_ms;
-use crate::egress::{self, CallError, head_of, is_event_stream};
+use crate::egress::{self, CallError, Outgoing, head_of, is_event_stream};
 use crate::notify::Notify;
 use crate::settings;
 use futures::future::{Either, LocalBoxFuture, select};
 use futures::{FutureExt, StreamExt, pin_mut};
 use holdfast_core::config::{Limits, Provider};
+use holdfast_core::ids::AttemptId;
 use holdfast_core::intake::{Intake, IntakeEnd, IntakeOptions};
 use holdfast_core::meter::{EndClass, MeterReport};
 use holdfast_core::policy::Terms;
@@ -132,12 +133,22 @@ pub async fn call_provider(
     env: &Env,
     provider: &Provider,
     terms: &Terms,
+    attempt: &AttemptId,
     body: &[u8],
     abort: &AbortHandle,
 ) -> Result<Response, CallError> {
     let key = settings::provider_key(env, provider)?;
     let signal = abort.signal().ok_or_else(|| CallError::NotSent("aborted".into()))?;
-    egress::call(provider, &key, &terms.path, body, terms.streaming, &signal).await
+    let outgoing = Outgoing {
+        provider,
+        key: &key,
+        path: &terms.path,
+        body,
+        streaming: terms.streaming,
+        idempotency_key: terms.capabilities.idempotency_key.then(|| attempt.as_str()),
+        forward: &terms.forward,
+    };
+    egress::call(&outgoing, &signal).await
 }
 
 /// Drives one attempt to its end: `call` is the provider call, made with the signal of `abort`.

@@ -3,13 +3,16 @@
 //! Most events carry a few characters of content and nothing to learn. They are recognised by the absence of a few marker
 //! words and are not parsed. A marker cannot be faked by generated text: inside a JSON string its quotes are escaped.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use memchr::memmem::Finder;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{EndClass, InBandError, MeterReport, body_class, members};
+use super::{
+    EndClass, InBandError, MeterReport, StreamMeter, body_class, has_value, members, object, unstructured_error,
+};
 use crate::sse::Event;
 use crate::usage::{Usage, UsageRejection, required_count, token_count};
 
@@ -127,6 +130,24 @@ impl OpenAiChat {
     }
 }
 
+impl StreamMeter for OpenAiChat {
+    fn observe(&mut self, event: &Event<'_>) -> bool {
+        self.observe(event)
+    }
+
+    fn report(&self) -> &MeterReport {
+        self.report()
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_done()
+    }
+
+    fn into_report(self: Box<Self>) -> MeterReport {
+        self.report
+    }
+}
+
 impl Markers {
     fn new() -> Self {
         Self {
@@ -143,20 +164,6 @@ impl Markers {
             || has_value(&self.error, data)
             || (wants_id && has_value(&self.id, data))
     }
-}
-
-/// Whether the marker stands there as a key whose value is not null.
-fn has_value(marker: &Finder<'_>, data: &[u8]) -> bool {
-    let mut rest = data;
-    while let Some(at) = marker.find(rest) {
-        rest = rest.get(at.saturating_add(marker.needle().len())..).unwrap_or_default();
-        if let Some(value) = rest.trim_ascii_start().strip_prefix(b":")
-            && !value.trim_ascii_start().starts_with(b"null")
-        {
-            return true;
-        }
-    }
-    false
 }
 
 /// Reads the answer to a request without `stream`: its report, and whether the document is whole and a success.
@@ -213,8 +220,13 @@ fn groq_usage(x_groq: &RawValue) -> Option<&RawValue> {
 pub fn read_usage(usage: &RawValue) -> Result<(Usage, u64), UsageRejection> {
     let view: UsageView<'_> = object(usage)?;
     let input = required_count(view.prompt_tokens, "prompt_tokens")?;
-    let reported = required_count(view.completion_tokens, "completion_tokens")?;
-    let total = token_count(view.total_tokens, "total_tokens")?.unwrap_or(0);
+    let total = token_count(view.total_tokens, "total_tokens")?;
+    // Embeddings have no output: their usage does not name it, and its total is the input.
+    let reported = match (token_count(view.completion_tokens, "completion_tokens")?, total) {
+        (None, Some(total)) if total == input => 0,
+        (reported, _) => reported.ok_or(UsageRejection::Missing("completion_tokens"))?,
+    };
+    let total = total.unwrap_or(0);
     let output = reported.max(total.saturating_sub(input));
     if input == 0 && output == 0 {
         return Err(UsageRejection::AllZero);
@@ -275,12 +287,4 @@ struct CompletionDetails<'a> {
 
 fn details<'a, T: Deserialize<'a> + Default>(value: Option<&'a RawValue>) -> Result<T, UsageRejection> {
     value.map_or_else(|| Ok(T::default()), object)
-}
-
-fn object<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Result<T, UsageRejection> {
-    members(value.get().as_bytes()).ok_or(UsageRejection::Malformed)
-}
-
-fn unstructured_error(data: &[u8]) -> InBandError {
-    InBandError::new("error", &alloc::string::String::from_utf8_lossy(data))
 }

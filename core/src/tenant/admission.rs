@@ -11,6 +11,7 @@ use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
 use crate::money::Micros;
 use crate::policy::{Background, OnDisconnect, Owner, Route, Terms, resolve_on_disconnect};
 use crate::refusal::Refusal;
+use crate::request::forward::forwarded;
 use crate::time::UnixMillis;
 use crate::token::Credential;
 use alloc::collections::BTreeMap;
@@ -58,6 +59,9 @@ pub struct Admit {
     /// What the request says about running in the background at its provider.
     #[serde(default)]
     pub background: Background,
+    /// The client's own headers that go to the provider where its dialect knows them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub forward: BTreeMap<String, String>,
 }
 
 impl Admit {
@@ -293,6 +297,7 @@ fn terms(context: &AdmitContext<'_>, route: &Route, admit: &Admit) -> Result<Ter
         workload: policies.workload,
         auto: Some(auto_terms(&policies, admit.body_bytes, output_bound_tokens, context.measures)),
         background,
+        forward: forwarded(provider.dialect, &admit.forward),
     })
 }
 

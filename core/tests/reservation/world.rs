@@ -84,6 +84,7 @@ pub(crate) fn terms() -> Terms {
         workload: Default::default(),
         auto: None,
         background: false,
+        forward: std::collections::BTreeMap::new(),
     }
 }
 

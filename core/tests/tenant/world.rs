@@ -87,6 +87,7 @@ pub(crate) fn request(n: u8, body_bytes: u64) -> Admit {
         workload: None,
         run: None,
         background: Default::default(),
+        forward: BTreeMap::new(),
     }
 }
 

@@ -4,6 +4,7 @@ use super::generation::{Driver, Generation};
 use crate::egress::CallError;
 use crate::pump::{self, AbortHandle, PumpLog, PumpOptions, Verdict};
 use crate::settings;
+use holdfast_core::ids::AttemptId;
 use holdfast_core::policy::Terms;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{Aggregate, Command, Reply, ResponseHead, UpstreamEnd};
@@ -98,21 +99,27 @@ impl Generation {
     }
 
     async fn drive(self: &Rc<Self>, epoch: u32, body: &[u8], abort: &AbortHandle) {
-        let Some(terms) = self.with_aggregate(|aggregate| aggregate.live().map(|live| live.terms.clone())) else {
-            return;
-        };
+        let live =
+            self.with_aggregate(|aggregate| aggregate.live().map(|live| (live.terms.clone(), live.attempt.id.clone())));
+        let Some((terms, attempt)) = live else { return };
         // The alarm shows life; the pump does not have to.
         let options = PumpOptions::new(&terms, self.limits(), None);
         let log = ObjectLog { generation: self.clone(), epoch };
-        pump::run(&log, call(self, &terms, body, abort), abort, options).await;
+        pump::run(&log, call(self, &terms, &attempt, body, abort), abort, options).await;
     }
 }
 
-async fn call(generation: &Generation, terms: &Terms, body: &[u8], abort: &AbortHandle) -> Result<Response, CallError> {
+async fn call(
+    generation: &Generation,
+    terms: &Terms,
+    attempt: &AttemptId,
+    body: &[u8],
+    abort: &AbortHandle,
+) -> Result<Response, CallError> {
     let providers = settings::providers(&generation.env)?;
     let provider = providers
         .iter()
         .find(|provider| provider.name == terms.provider)
         .ok_or_else(|| CallError::NotSent("the provider is not configured any more".into()))?;
-    pump::call_provider(&generation.env, provider, terms, body, abort).await
+    pump::call_provider(&generation.env, provider, terms, attempt, body, abort).await
 }

@@ -189,6 +189,7 @@ pub fn admission(variant: &Variant, n: usize) -> Admit {
         workload: None,
         run: None,
         background: Default::default(),
+        forward: BTreeMap::new(),
         idempotency_key: (variant.requests == Requests::SameKey).then(|| "key".into()),
     }
 }

@@ -10,14 +10,14 @@
 //! | `tokens` | number of content chunks (20) |
 //! | `text=multibyte` | tokens with multi-byte characters and JSON escapes |
 //! | `stamp=1` | every token is `t` and the monotonic clock in µs (16 digits) at its write; not with `text`, `split`, `cut`, `gzip` |
-//! | `finish` | finish reason (`stop`) |
-//! | `prompt_tokens` (12), `completion_tokens` (= `tokens`), `cached_tokens` (0), `reasoning_tokens` (0) | the reported usage |
+//! | `finish` | finish reason in the words of Chat Completions (`stop`); the other APIs say it in theirs |
+//! | `prompt_tokens` (12), `completion_tokens` (= `tokens`), `cached_tokens` (0), `cache_write_tokens` (0), `reasoning_tokens` (0) | the reported usage, in the form of the API: parts of the prompt and of the completion, wherever the API writes them |
 //! | `usage=none` | never reports usage, asked for or not |
-//! | `error_after=n` | after n content chunks an error event in the stream, then a clean end without `[DONE]` |
+//! | `error_after=n` | after n content chunks the API's error event in the stream, then a clean end without a terminal |
 //! | `headers_ms` | delay before the head (0) |
 //! | `first_ms` | delay between the head and the first body byte (0) |
 //! | `interval_ms` | time between two events (0). An answer that is not streamed is delayed by `interval_ms` × `tokens` instead |
-//! | `status` | answers this status with OpenAI's error JSON |
+//! | `status` | answers this status with the API's error JSON |
 //! | `retry_after`, `location` | the headers of that name |
 //! | `split=n` | n bytes per write and HTTP chunk, regardless of events |
 //! | `cut=k,k2,…` | writes and HTTP chunks end at these offsets, regardless of events |
@@ -63,6 +63,7 @@ pub struct Behaviour {
     pub prompt_tokens: u64,
     pub completion_tokens: Option<u64>,
     pub cached_tokens: u64,
+    pub cache_write_tokens: u64,
     pub reasoning_tokens: u64,
     pub usage: bool,
     pub error_after: Option<u64>,
@@ -97,6 +98,7 @@ impl Behaviour {
             prompt_tokens: 12,
             completion_tokens: None,
             cached_tokens: 0,
+            cache_write_tokens: 0,
             reasoning_tokens: 0,
             usage: true,
             error_after: None,
@@ -140,6 +142,11 @@ impl Behaviour {
         Ok(behaviour)
     }
 
+    /// The output tokens that the usage reports, reasoning included.
+    pub(crate) fn output_tokens(&self) -> u64 {
+        self.completion_tokens.unwrap_or(self.tokens)
+    }
+
     /// A stamp must be written at once, in a token of its own.
     fn check_stamp(&self) -> Result<(), Refusal> {
         let generated = self.source == Source::Generated && !self.multibyte;
@@ -157,6 +164,7 @@ impl Behaviour {
             "finish" => self.finish = value.to_owned(),
             "prompt_tokens" => self.prompt_tokens = number(value)?,
             "completion_tokens" => self.completion_tokens = Some(number(value)?),
+            "cache_write_tokens" => self.cache_write_tokens = number(value)?,
             "cached_tokens" => self.cached_tokens = number(value)?,
             "reasoning_tokens" => self.reasoning_tokens = number(value)?,
             "usage" => self.usage = one_of(value, &[("none", false)])?,

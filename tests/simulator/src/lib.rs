@@ -1,8 +1,8 @@
-//! An OpenAI Chat Completions provider on a real loopback socket.
+//! A provider on a real loopback socket, with the APIs of OpenAI, Anthropic and Google (see `api`).
 //!
 //! The model name of a request says how the provider behaves:
 //! `NAME?key=value&key=value` (see [`behaviour`]). The body bytes are a pure
-//! function of the model name, `stream` and `stream_options.include_usage`, so
+//! function of the API, the model name, `stream` and `stream_options.include_usage`, so
 //! that a test can ask `GET /__expected` what a client must receive, and
 //! `GET /__log` what was really written to the socket and how it ended. (With
 //! `stamp=1` the digits of the stamps are not: `GET /__expected` has zeros there.)
@@ -13,6 +13,7 @@
 //! (resets, missing chunk terminators, chosen write boundaries) are below what
 //! an HTTP library lets one do.
 
+mod api;
 pub mod behaviour;
 mod connection;
 mod generate;

@@ -47,10 +47,14 @@ impl End {
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) connection: u64,
+    pub(crate) api: &'static str,
+    pub(crate) path: String,
+    pub(crate) query: Vec<(String, String)>,
     pub(crate) model: Option<String>,
     pub(crate) tag: Option<String>,
     pub(crate) stream: bool,
-    pub(crate) authorization_sha256: Option<String>,
+    /// The header that the API's key came in, and the digest of its value.
+    pub(crate) credential: Option<(&'static str, String)>,
     pub(crate) headers: Map<String, Value>,
     pub(crate) body: Value,
 }
@@ -103,11 +107,15 @@ impl Entry {
         json!({
             "n": n,
             "connection": received.connection,
+            "api": received.api,
+            "path": received.path,
+            "query": received.query,
             "model": received.model,
             "tag": received.tag,
             "stream": received.stream,
-            "authorization_present": received.authorization_sha256.is_some(),
-            "authorization_sha256": received.authorization_sha256,
+            "authorization_present": received.credential.is_some(),
+            "authorization_sha256": received.credential.as_ref().map(|(_, digest)| digest),
+            "credential_header": received.credential.as_ref().map(|(header, _)| header),
             "headers": received.headers,
             "body": received.body,
             "received_at_ms": self.received_at_ms,

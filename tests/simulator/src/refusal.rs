@@ -1,6 +1,8 @@
-//! Errors in OpenAI's envelope.
+//! Errors, in the envelope of each API.
 
 use serde_json::json;
+
+use crate::api::Api;
 
 /// An error answer of the provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,10 +47,45 @@ impl Refusal {
     }
 
     /// The JSON body.
-    pub(crate) fn body(&self) -> Vec<u8> {
-        let value = json!({"error": {
-            "message": self.message, "type": self.kind, "param": null, "code": self.code,
-        }});
+    pub(crate) fn body(&self, api: Api) -> Vec<u8> {
+        let value = match api {
+            Api::Messages => json!({
+                "type": "error", "request_id": "req_simulated",
+                "error": {"type": anthropic_type(self.status), "message": self.message},
+            }),
+            Api::Gemini => json!({"error": {
+                "code": self.status, "message": self.message, "status": google_status(self.status),
+            }}),
+            _ => json!({"error": {
+                "message": self.message, "type": self.kind, "param": null, "code": self.code,
+            }}),
+        };
         format!("{value:#}\n").into_bytes()
+    }
+}
+
+const fn anthropic_type(status: u16) -> &'static str {
+    match status {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        503 | 529 => "overloaded_error",
+        500.. => "api_error",
+        _ => "invalid_request_error",
+    }
+}
+
+const fn google_status(status: u16) -> &'static str {
+    match status {
+        401 => "UNAUTHENTICATED",
+        403 => "PERMISSION_DENIED",
+        404 => "NOT_FOUND",
+        429 => "RESOURCE_EXHAUSTED",
+        503 => "UNAVAILABLE",
+        504 => "DEADLINE_EXCEEDED",
+        500.. => "INTERNAL",
+        _ => "INVALID_ARGUMENT",
     }
 }

@@ -5,6 +5,7 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use crate::api::Api;
 use crate::behaviour::{Behaviour, Source};
 use crate::generate::{self, Events};
 use crate::log::End;
@@ -15,9 +16,12 @@ use crate::stamp;
 /// What a request asks for, as far as the answer depends on it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ask<'a> {
+    pub(crate) api: Api,
     pub(crate) model: &'a str,
     pub(crate) stream: bool,
     pub(crate) include_usage: bool,
+    /// Embeddings as Base64.
+    pub(crate) base64: bool,
 }
 
 /// An answer, ready to be played.
@@ -52,7 +56,7 @@ impl Script {
         let status = behaviour.status.unwrap_or(200);
         let streamed = ask.stream && status == 200;
         let mut events = events(ask, behaviour, recordings)?;
-        let mut headers = headers(ask.model, behaviour, streamed);
+        let mut headers = headers(ask, behaviour, streamed);
         if behaviour.gzip {
             events = compress(&events);
             headers.push(("content-encoding", "gzip".to_owned()));
@@ -83,8 +87,8 @@ impl Script {
     }
 
     /// The answer to a request that is refused.
-    pub(crate) fn refusal(refusal: &Refusal) -> Self {
-        let events = Events::single(refusal.body());
+    pub(crate) fn refusal(api: Api, refusal: &Refusal) -> Self {
+        let events = Events::single(refusal.body(api));
         Self {
             status: refusal.status,
             headers: vec![("content-type", "application/json".to_owned())],
@@ -111,11 +115,10 @@ impl Script {
 
 fn events(ask: Ask<'_>, behaviour: &Behaviour, recordings: &Recordings) -> Result<Events, Refusal> {
     if let Some(status) = behaviour.status.filter(|status| *status != 200) {
-        return Ok(Events::single(Refusal::for_status(status).body()));
+        return Ok(Events::single(Refusal::for_status(status).body(ask.api)));
     }
     match &behaviour.source {
-        Source::Generated if ask.stream => Ok(generate::stream(behaviour, ask.model, ask.include_usage)),
-        Source::Generated => Ok(generate::completion(behaviour, ask.model)),
+        Source::Generated => Ok(generate::answer(ask, behaviour)),
         Source::Recording(name) => {
             let recording = recordings
                 .get(name)
@@ -124,22 +127,33 @@ fn events(ask: Ask<'_>, behaviour: &Behaviour, recordings: &Recordings) -> Resul
                 return Ok(recordings::stream(recording, behaviour.usage));
             }
             recordings::completion(recording, behaviour.usage)
-                .ok_or_else(|| Refusal::invalid(format!("recording {name} is not of the openai-chat dialect")))
+                .ok_or_else(|| Refusal::invalid(format!("recording {name} can only be streamed")))
         }
     }
 }
 
-fn headers(model: &str, behaviour: &Behaviour, streamed: bool) -> Vec<(&'static str, String)> {
+fn headers(ask: Ask<'_>, behaviour: &Behaviour, streamed: bool) -> Vec<(&'static str, String)> {
     let content_type = if streamed { "text/event-stream; charset=utf-8" } else { "application/json" };
-    let request_id = generate::operation_id(model).replace("chatcmpl-", "req_");
+    let id = generate::operation_id(Api::Gemini, ask.model);
     let mut headers = vec![
         ("content-type", content_type.to_owned()),
         ("cache-control", "no-cache".to_owned()),
-        ("openai-version", "2020-10-01".to_owned()),
-        ("openai-processing-ms", "7".to_owned()),
-        ("x-request-id", request_id),
         ("set-cookie", "__cf_bm=simulated; path=/; HttpOnly; Secure".to_owned()),
     ];
+    match ask.api {
+        Api::Messages => headers.extend([
+            ("request-id", format!("req_{id}")),
+            ("anthropic-organization-id", "org-simulated".to_owned()),
+            ("anthropic-ratelimit-requests-remaining", "999".to_owned()),
+        ]),
+        Api::Gemini => headers.push(("server-timing", "gfet4t7; dur=7".to_owned())),
+        _ => headers.extend([
+            ("openai-version", "2020-10-01".to_owned()),
+            ("openai-organization", "org-simulated".to_owned()),
+            ("openai-processing-ms", "7".to_owned()),
+            ("x-request-id", format!("req_{id}")),
+        ]),
+    }
     if let Some(value) = &behaviour.retry_after {
         headers.push(("retry-after", value.clone()));
     }
@@ -209,7 +223,7 @@ mod tests {
 
     fn script(model: &str) -> Script {
         let behaviour = Behaviour::parse(model).unwrap();
-        let ask = Ask { model, stream: true, include_usage: false };
+        let ask = Ask { api: Api::Chat, model, stream: true, include_usage: false, base64: false };
         Script::new(ask, &behaviour, &Recordings::load(None).unwrap()).unwrap()
     }
 

@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
+use crate::api::Api;
 use crate::behaviour::{self, Behaviour};
 use crate::connection::{Connection, Gone, NoRequest};
 use crate::hooks::{self, Hooks};
@@ -63,8 +64,9 @@ async fn serve(stream: TcpStream, number: u64, shared: Arc<Shared>) {
                 return;
             }
         };
-        let next = if head.method == "POST" && head.path == "/v1/chat/completions" {
-            chat(connection, number, &shared, &head, &body).await
+        let api = Api::at(&head.path).filter(|_| head.method == "POST");
+        let next = if let Some(api) = api {
+            ask(api, connection, number, &shared, &head, &body).await
         } else if head.method == "POST" && head.path.starts_with(hooks::PREFIX) {
             hooks::receive(connection, &shared.hooks, &head, logged_headers(&head), &body).await
         } else {
@@ -97,7 +99,7 @@ impl Answer {
         Self {
             status: refusal.status,
             headers: vec![("content-type", "application/json".to_owned())],
-            body: refusal.body(),
+            body: refusal.body(Api::Chat),
         }
     }
 
@@ -119,6 +121,9 @@ async fn other(mut connection: Connection, shared: &Shared, head: &Head) -> Opti
     Some(connection)
 }
 
+/// Paths that are no API and take other methods.
+const OTHER_PATHS: [&str; 3] = ["/__log", "/__expected", "/v1/models"];
+
 fn route(shared: &Shared, head: &Head) -> Result<Answer, Refusal> {
     match (head.method.as_str(), head.path.as_str()) {
         ("GET", "/__log") => Ok(Answer::json(&shared.log.entries(head.query("tag")).into())),
@@ -129,10 +134,10 @@ fn route(shared: &Shared, head: &Head) -> Result<Answer, Refusal> {
         ("GET", "/__hooks") => Ok(Answer::json(&shared.hooks.received(head.query("name").unwrap_or("")).into())),
         ("GET", "/__expected") => expected(shared, head),
         ("GET", "/v1/models") => {
-            authorization(head)?;
+            Api::Chat.check_credential(head)?;
             Ok(Answer::json(&models(shared)))
         }
-        (_, "/__log" | "/__expected" | "/v1/models" | "/v1/chat/completions") => Err(Refusal {
+        (_, path) if OTHER_PATHS.contains(&path) || Api::at(path).is_some() => Err(Refusal {
             status: 405,
             message: format!("Not allowed to {} on {}.", head.method, head.path),
             kind: "invalid_request_error",
@@ -154,7 +159,7 @@ fn models(shared: &Shared) -> Value {
 /// The body bytes that a request would get. With `faults=false` the whole body, as
 /// if nothing went wrong on the way.
 fn expected(shared: &Shared, head: &Head) -> Result<Answer, Refusal> {
-    const KEYS: [&str; 4] = ["model", "include_usage", "stream", "faults"];
+    const KEYS: [&str; 5] = ["api", "model", "include_usage", "stream", "faults"];
     if let Some((key, _)) = head.query.iter().find(|(key, _)| !KEYS.contains(&key.as_str())) {
         return Err(Refusal::invalid(format!("unknown query key {key}: is the model name percent-encoded?")));
     }
@@ -165,7 +170,10 @@ fn expected(shared: &Shared, head: &Head) -> Result<Answer, Refusal> {
         Some(_) => Err(Refusal::invalid(format!("{name} must be true or false"))),
     };
     let model = head.query("model").ok_or_else(|| Refusal::invalid("model is missing"))?;
-    let ask = Ask { model, stream: flag("stream", true)?, include_usage: flag("include_usage", false)? };
+    let api =
+        Api::named(head.query("api").unwrap_or("chat")).ok_or_else(|| Refusal::invalid("there is no such api"))?;
+    let (stream, include_usage) = (flag("stream", true)? && api != Api::Embeddings, flag("include_usage", false)?);
+    let ask = Ask { api, model, stream, include_usage, base64: false };
     let script = Script::new(ask, &Behaviour::parse(model)?, &shared.recordings)?;
     let body = if flag("faults", true)? { script.sent() } else { &script.events.bytes };
     Ok(Answer {
@@ -175,51 +183,59 @@ fn expected(shared: &Shared, head: &Head) -> Result<Answer, Refusal> {
     })
 }
 
-async fn chat(connection: Connection, number: u64, shared: &Shared, head: &Head, body: &[u8]) -> Option<Connection> {
+async fn ask(
+    api: Api,
+    connection: Connection,
+    number: u64,
+    shared: &Shared,
+    head: &Head,
+    body: &[u8],
+) -> Option<Connection> {
     let body: Result<Value, _> = serde_json::from_slice(body).map_err(|_| String::from_utf8_lossy(body).into_owned());
-    let script = script(shared, head, body.as_ref().ok()).unwrap_or_else(|refusal| Script::refusal(&refusal));
+    let script = script(api, shared, head, body.as_ref().ok()).unwrap_or_else(|refusal| Script::refusal(api, &refusal));
     let body = body.unwrap_or_else(Value::from);
+    let model = api.model(head, &body);
     let entry = shared.log.add(Received {
         connection: number,
-        model: body["model"].as_str().map(str::to_owned),
-        tag: body["model"].as_str().and_then(behaviour::tag).map(str::to_owned),
-        stream: body["stream"] == true,
-        authorization_sha256: head.header("authorization").map(sha256),
+        api: api.name(),
+        path: head.path.clone(),
+        query: head.query.clone(),
+        tag: model.as_deref().and_then(behaviour::tag).map(str::to_owned),
+        model,
+        stream: api.asks_for_stream(head, &body),
+        credential: api.credential(head).map(|(header, value)| (header, sha256(value))),
         headers: logged_headers(head),
         body,
     });
     play::play(connection, &script, &entry, head.close).await
 }
 
-fn script(shared: &Shared, head: &Head, body: Option<&Value>) -> Result<Script, Refusal> {
-    authorization(head)?;
+fn script(api: Api, shared: &Shared, head: &Head, body: Option<&Value>) -> Result<Script, Refusal> {
+    api.check_credential(head)?;
     let body = body
         .filter(|body| body.is_object())
         .ok_or_else(|| Refusal::invalid("We could not parse the JSON body of your request."))?;
-    let model = body["model"].as_str().ok_or_else(|| Refusal::invalid("you must provide a model parameter"))?;
-    if !body["messages"].is_array() {
-        return Err(Refusal::invalid("Missing required parameter: 'messages'."));
-    }
-    let behaviour = Behaviour::parse(model)?;
-    let ask =
-        Ask { model, stream: body["stream"] == true, include_usage: body["stream_options"]["include_usage"] == true };
+    let model = api.model(head, body).ok_or_else(|| Refusal::invalid("you must provide a model parameter"))?;
+    api.check(head, body)?;
+    let behaviour = Behaviour::parse(&model)?;
+    let ask = Ask {
+        api,
+        model: &model,
+        stream: api.asks_for_stream(head, body),
+        include_usage: body["stream_options"]["include_usage"] == true,
+        base64: body["encoding_format"] == "base64",
+    };
     Script::new(ask, &behaviour, &shared.recordings)
 }
 
-/// Any key will do, but there must be one.
-fn authorization(head: &Head) -> Result<(), Refusal> {
-    let value = head.header("authorization").unwrap_or("");
-    match value.split_once(' ') {
-        Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") && !key.trim().is_empty() => Ok(()),
-        _ => Err(Refusal::for_status(401)),
-    }
-}
+/// Headers that carry keys.
+const CREDENTIAL_HEADERS: [&str; 3] = ["authorization", "x-api-key", "x-goog-api-key"];
 
-/// The log holds no credentials: of the authorization only its digest.
+/// The log holds no credentials: of the one that counts its digest.
 fn logged_headers(head: &Head) -> Map<String, Value> {
     let mut headers = Map::new();
     for (name, value) in &head.headers {
-        if name == "authorization" {
+        if CREDENTIAL_HEADERS.contains(&name.as_str()) {
             continue;
         }
         let joined = match headers.get(name).and_then(Value::as_str) {
