@@ -211,6 +211,82 @@ impl World {
         }
     }
 
+    /// Edits the rows of a generation on the disk, behind its back. The server must be stopped.
+    ///
+    /// # Panics
+    /// When it runs, when no database is the generation's, or when a statement changes no row.
+    pub fn edit_generation(&self, id: &str, statements: &[&str]) {
+        assert!(self.lock().is_none(), "the server is stopped");
+        let database = self.database_of_generation(id);
+        for statement in statements {
+            let changed = database.execute(statement, ()).unwrap_or_else(|error| panic!("{statement}: {error}"));
+            assert!(changed > 0, "{statement} changes nothing");
+        }
+    }
+
+    /// A number that a query finds in the rows of a generation on the disk. The server must be stopped.
+    ///
+    /// # Panics
+    /// When it runs, or when the query finds none.
+    #[must_use]
+    pub fn count_in_generation(&self, id: &str, query: &str) -> i64 {
+        assert!(self.lock().is_none(), "the server is stopped");
+        let found = self.database_of_generation(id).query_row(query, (), |row| row.get(0));
+        found.unwrap_or_else(|error| panic!("{query}: {error}"))
+    }
+
+    /// Forgets every alarm of every object, as if the platform had lost them. The server must be stopped.
+    ///
+    /// # Panics
+    /// When it runs, or when there is no alarm.
+    pub fn forget_alarms(&self) {
+        assert!(self.lock().is_none(), "the server is stopped");
+        let files = sqlite_files(&self.folder.path().join("storage"));
+        let forgotten: usize = files.iter().map(|file| alarms_deleted(file)).sum();
+        assert!(forgotten > 0, "no alarm in {files:?}");
+    }
+
+    /// The rows of a tenant as they are now. To be put back by [`World::restore_tenant`].
+    ///
+    /// # Panics
+    /// When they cannot be read.
+    #[must_use]
+    pub fn snapshot_tenant(&self, tenant: &Tenant) -> Vec<(PathBuf, Vec<u8>)> {
+        let file = PathBuf::from(self.database_of(tenant.id()).path().expect("a file"));
+        let parts = ["", "-wal", "-shm"].map(|ending| {
+            let mut name = file.clone().into_os_string();
+            name.push(ending);
+            PathBuf::from(name)
+        });
+        parts.into_iter().map(|part| (part.clone(), fs::read(&part).unwrap_or_default())).collect()
+    }
+
+    /// Puts the rows of a tenant back as they were. The server must be stopped.
+    ///
+    /// # Panics
+    /// When it runs, or when they cannot be written.
+    pub fn restore_tenant(&self, snapshot: &[(PathBuf, Vec<u8>)]) {
+        assert!(self.lock().is_none(), "the server is stopped");
+        for (file, bytes) in snapshot {
+            if bytes.is_empty() {
+                // Whether it was there does not matter.
+                let _ = fs::remove_file(file);
+            } else {
+                fs::write(file, bytes).expect("the rows as they were");
+            }
+        }
+    }
+
+    fn database_of_generation(&self, id: &str) -> rusqlite::Connection {
+        let is_of_generation = |database: &rusqlite::Connection| {
+            let query = "SELECT json_extract(json, '$.identity.generation') FROM state";
+            database.query_row(query, (), |row| row.get::<_, String>(0)).is_ok_and(|found| found == id)
+        };
+        let files = sqlite_files(&self.folder.path().join("storage"));
+        let mut databases = files.iter().filter_map(|file| rusqlite::Connection::open(file).ok());
+        databases.find(is_of_generation).unwrap_or_else(|| panic!("no database of {id} in {files:?}"))
+    }
+
     fn database_of(&self, tenant: &str) -> rusqlite::Connection {
         let is_of_tenant = |database: &rusqlite::Connection| {
             let query = "SELECT json_extract(json, '$.id') FROM account";
@@ -268,6 +344,16 @@ impl Drop for World {
             eprintln!("--- {}: output of workerd ---\n{}\n--- end ---", self.name, self.output());
         }
     }
+}
+
+/// How many alarms a file had: the platform keeps them apart from the objects' own rows.
+fn alarms_deleted(file: &Path) -> usize {
+    let Ok(database) = rusqlite::Connection::open(file) else { return 0 };
+    let query = "SELECT name FROM sqlite_master WHERE type = 'table' AND lower(name) LIKE '%alarm%'";
+    let Ok(mut tables) = database.prepare(query) else { return 0 };
+    let names = tables.query_map((), |row| row.get::<_, String>(0)).expect("the names of tables");
+    let names: Vec<String> = names.map(|name| name.expect("a name")).collect();
+    names.iter().map(|name| database.execute(&format!("DELETE FROM \"{name}\""), ()).expect("it is deleted")).sum()
 }
 
 fn sqlite_files(folder: &Path) -> Vec<PathBuf> {

@@ -29,6 +29,7 @@
 //! | `fin_at=k` | FIN after k bytes, without the chunk terminator |
 //! | `end_at=k` | clean chunked end after k bytes |
 //! | `stall_at=k` | sends nothing more after k bytes, keeps the socket; with `stall_ms` goes on after that time |
+//! | `times=n` | the first n requests of this tag go wrong as the other keys say; from then on none of `headers_ms`, `first_ms`, `error_after`, `status`, `retry_after`, `drop` and the `…_at` acts |
 //! | `tag` | free label for the log |
 //!
 //! If several of the faults that end an answer are given, the smallest offset
@@ -84,6 +85,7 @@ pub struct Behaviour {
     pub end_at: Option<usize>,
     pub stall_at: Option<usize>,
     pub stall_ms: Option<u64>,
+    pub times: Option<usize>,
 }
 
 impl Behaviour {
@@ -119,6 +121,27 @@ impl Behaviour {
             end_at: None,
             stall_at: None,
             stall_ms: None,
+            times: None,
+        }
+    }
+
+    /// What the request does before which the tag was seen `earlier` times.
+    pub(crate) fn at(self, earlier: usize) -> Self {
+        if self.times.is_none_or(|times| earlier < times) {
+            return self;
+        }
+        Self {
+            headers_ms: 0,
+            first_ms: 0,
+            error_after: None,
+            status: None,
+            retry_after: None,
+            drop: false,
+            reset_at: None,
+            fin_at: None,
+            end_at: None,
+            stall_at: None,
+            ..self
         }
     }
 
@@ -174,6 +197,7 @@ impl Behaviour {
             "interval_ms" => self.interval_ms = number(value)?,
             "gap_ms" => self.gap_ms = number(value)?,
             "stall_ms" => self.stall_ms = Some(number(value)?),
+            "times" => self.times = Some(number(value)?),
             "status" => self.status = Some(status(value)?),
             "retry_after" => self.retry_after = Some(header_value(value)?),
             "location" => self.location = Some(header_value(value)?),
@@ -259,6 +283,18 @@ mod tests {
         assert_eq!(behaviour.split, Some(7));
         assert_eq!(tag("gen?tokens=3&tag=a b&usage=none"), Some("a b"));
         assert!(!behaviour.usage);
+    }
+
+    #[test]
+    fn what_goes_wrong_some_times() {
+        let behaviour = Behaviour::parse("gen?tokens=3&times=2&drop=1&headers_ms=9&interval_ms=4").unwrap();
+        for earlier in [0, 1] {
+            assert_eq!(behaviour.clone().at(earlier), behaviour);
+        }
+        let later = behaviour.at(2);
+        assert_eq!((later.drop, later.headers_ms, later.interval_ms, later.tokens), (false, 0, 4, 3));
+        let always = Behaviour::parse("gen?drop=1").unwrap();
+        assert!(always.at(1_000).drop);
     }
 
     #[test]

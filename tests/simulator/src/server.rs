@@ -217,7 +217,8 @@ fn script(api: Api, shared: &Shared, head: &Head, body: Option<&Value>) -> Resul
         .ok_or_else(|| Refusal::invalid("We could not parse the JSON body of your request."))?;
     let model = api.model(head, body).ok_or_else(|| Refusal::invalid("you must provide a model parameter"))?;
     api.check(head, body)?;
-    let behaviour = Behaviour::parse(&model)?;
+    let earlier = behaviour::tag(&model).map_or(0, |tag| shared.log.entries(Some(tag)).len());
+    let behaviour = Behaviour::parse(&model)?.at(earlier);
     let ask = Ask {
         api,
         model: &model,
