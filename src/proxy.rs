@@ -83,8 +83,8 @@ fn admission(bearer: &Bearer, options: RequestOptions, chat: &ChatRequest<'_>, b
         idempotency_key: options.idempotency_key,
         workload: options.workload,
         run: Some(run),
-        background: Background::Never,
         forward: options.forward,
+        background: Background::Never,
     }
 }
 

@@ -88,6 +88,15 @@ impl Intake {
         }
     }
 
+    /// Reads bytes that were released before, by another intake of the same answer: what it learnt is learnt again. All of
+    /// it must be stored, and come before anything else.
+    pub fn replay(&mut self, stored: &[u8]) {
+        match &mut self.kind {
+            Kind::Events(events) => events.replay(stored),
+            Kind::Body(body) => body.push(stored),
+        }
+    }
+
     /// What has been learnt so far. Of a plain body nothing is known before its end.
     #[must_use]
     pub fn report(&self) -> &MeterReport {
@@ -164,6 +173,14 @@ impl EventIntake {
             self.held.extend_from_slice(&chunk);
         }
         self.release(self.scanner.boundary(), &cuts)
+    }
+
+    fn replay(&mut self, stored: &[u8]) {
+        let meter = &mut self.meter;
+        self.scanner.push(stored, |event| {
+            meter.observe(&event);
+        });
+        self.held_from = self.scanner.offset();
     }
 
     fn finish(mut self) -> IntakeEnd {

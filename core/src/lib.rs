@@ -44,6 +44,7 @@
 //! | what happens to a generation from start to settlement? | [`reservation`] |
 //! | what becomes of a hold whose outcome is open? | [`reconcile`] |
 //! | what did the provider's bytes say? | [`sse`], [`meter`], [`intake`] |
+//! | what does a provider say about an operation, and may it be asked? | [`operation`], [`breaker`] |
 //! | what may a page in a browser do, and which page? | [`token`], [`origin`] |
 //! | what does it cost? | [`pricing`], [`ledger`] |
 //! | is an answer that nobody waits for worth finishing? | [`economics`] |
@@ -55,6 +56,7 @@
 extern crate alloc;
 
 pub mod audit;
+pub mod breaker;
 pub mod callback;
 pub mod capability;
 pub mod config;
@@ -70,6 +72,7 @@ pub mod key;
 pub mod ledger;
 pub mod meter;
 pub mod money;
+pub mod operation;
 pub mod origin;
 pub mod policy;
 pub mod pricing;

@@ -184,12 +184,12 @@ pub struct Terms {
     /// that a tenant can see what another policy would have cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto: Option<AutoTerms>,
-    /// The operation runs in the background at the provider: it outlives our socket to it.
-    #[serde(default)]
-    pub background: bool,
     /// The client's own headers that go to the provider, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub forward: BTreeMap<String, String>,
+    /// The operation runs in the background at the provider: it outlives our socket to it.
+    #[serde(default)]
+    pub background: bool,
 }
 
 impl Terms {

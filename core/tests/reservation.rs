@@ -49,8 +49,12 @@ mod operate;
 mod outbox;
 #[path = "reservation/redeliver.rs"]
 mod redeliver;
+#[path = "reservation/rejoin.rs"]
+mod rejoin;
 #[path = "reservation/repeats.rs"]
 mod repeats;
+#[path = "reservation/resume.rs"]
+mod resume;
 #[path = "reservation/retry.rs"]
 mod retry;
 #[path = "reservation/signals.rs"]

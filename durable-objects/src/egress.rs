@@ -2,6 +2,7 @@
 //! headers are built from an allow-list, redirects are not followed.
 
 use crate::clock;
+use futures::StreamExt;
 use futures::future::{Either, select};
 use holdfast_core::config::{Provider, origin_is_allowed};
 use holdfast_core::dialect::Dialect;
@@ -118,6 +119,116 @@ fn headers(provider: &Provider, key: &ProviderKey, forward: &BTreeMap<String, St
     Ok(headers)
 }
 
+/// A question to a provider about one of its operations: see [`holdfast_core::operation`].
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// Who is asked.
+    pub provider: &'a Provider,
+    /// The key that it knows us by.
+    pub key: &'a ProviderKey,
+    /// Path and query.
+    pub path: &'a str,
+    /// The client's own headers that went with the operation's request.
+    pub forward: &'a BTreeMap<String, String>,
+}
+
+/// A whole answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// HTTP status.
+    pub status: u16,
+    /// `Retry-After`, in milliseconds from now.
+    pub retry_after_ms: Option<u64>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// Looks an operation up.
+///
+/// # Errors
+/// [`CallError`] when no whole answer came within `timeout_ms`, or one above `body_max_bytes`.
+pub async fn look_up(
+    question: &Question<'_>,
+    timeout_ms: u64,
+    body_max_bytes: usize,
+) -> core::result::Result<Told, CallError> {
+    ask(question, Method::Get, timeout_ms, body_max_bytes).await
+}
+
+/// Asks for an operation to be cancelled.
+///
+/// # Errors
+/// As [`look_up`].
+pub async fn cancel(
+    question: &Question<'_>,
+    timeout_ms: u64,
+    body_max_bytes: usize,
+) -> core::result::Result<Told, CallError> {
+    ask(question, Method::Post, timeout_ms, body_max_bytes).await
+}
+
+/// Asks for the rest of an operation's stream. The answer's body has not been read yet.
+///
+/// # Errors
+/// See [`CallError`].
+pub async fn resume(question: &Question<'_>, signal: &AbortSignal) -> core::result::Result<Response, CallError> {
+    let request = asking(question, Method::Get, "text/event-stream").map_err(CallError::not_sent)?;
+    Fetch::Request(request).send_with_signal(signal).await.map_err(|error| CallError::Unknown(error.to_string()))
+}
+
+async fn ask(
+    question: &Question<'_>,
+    method: Method,
+    timeout_ms: u64,
+    body_max_bytes: usize,
+) -> core::result::Result<Told, CallError> {
+    let request = asking(question, method, "application/json").map_err(CallError::not_sent)?;
+    let controller = AbortController::default();
+    let signal = controller.signal();
+    let told = async {
+        let fetch = Fetch::Request(request);
+        let mut response = fetch.send_with_signal(&signal).await?;
+        let (status, retry_after_ms) = (response.status_code(), wish_of(&response));
+        let body = bounded_body(&mut response, body_max_bytes).await?;
+        Ok(Told { status, retry_after_ms, body })
+    };
+    let told = match select(pin!(told), pin!(clock::sleep_ms(timeout_ms))).await {
+        Either::Left((told, _)) => told.map_err(|error: Error| CallError::Unknown(error.to_string())),
+        Either::Right(_) => Err(CallError::Unknown("no answer in time".into())),
+    };
+    // Whatever of it is still on its way is not wanted.
+    controller.abort();
+    told
+}
+
+fn asking(question: &Question<'_>, method: Method, accept: &str) -> Result<Request> {
+    let url = target(question.provider, question.path)?;
+    let headers = headers(question.provider, question.key, question.forward)?;
+    headers.set("accept", accept)?;
+    let mut init = RequestInit::new();
+    init.with_method(method).with_headers(headers).with_redirect(RequestRedirect::Manual);
+    Request::new_with_init(url.as_str(), &init)
+}
+
+async fn bounded_body(response: &mut Response, max_bytes: usize) -> Result<Vec<u8>> {
+    let Ok(mut chunks) = response.stream() else { return Ok(Vec::new()) };
+    let mut body = Vec::new();
+    while let Some(chunk) = chunks.next().await {
+        body.extend(chunk?);
+        if body.len() > max_bytes {
+            return Err(Error::from("the answer is too large"));
+        }
+    }
+    Ok(body)
+}
+
+/// When the provider wishes to be asked again, in milliseconds from now.
+#[must_use]
+pub fn wish_of(response: &Response) -> Option<u64> {
+    let wish = response.headers().get("retry-after").ok().flatten();
+    wish.and_then(|value| retry_after_ms(&value, clock::now()))
+}
+
 fn target(provider: &Provider, path: &str) -> Result<Url> {
     let url = Url::parse(&format!("{}{path}", provider.origin))?;
     let stays = url.origin() == Url::parse(&provider.origin)?.origin() && path.starts_with('/');
@@ -156,9 +267,7 @@ pub async fn deliver(letter: &Letter) -> Answer {
     let sent = pin!(fetch.send_with_signal(&signal));
     let answer = match select(sent, pin!(clock::sleep_ms(letter.timeout_ms))).await {
         Either::Left((Ok(response), _)) => {
-            let wish = response.headers().get("retry-after").ok().flatten();
-            let retry_after_ms = wish.and_then(|value| retry_after_ms(&value, clock::now()));
-            Answer::Status { status: response.status_code(), retry_after_ms }
+            Answer::Status { status: response.status_code(), retry_after_ms: wish_of(&response) }
         }
         Either::Left((Err(_), _)) => Answer::Unreachable,
         Either::Right(_) => Answer::TimedOut,

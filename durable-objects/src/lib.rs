@@ -8,10 +8,12 @@
 //! | [`directory`] | the list of tenants |
 //! | [`pump`] | from the provider's body to a log; used by the object and by the edge |
 //! | [`egress`] | the only place that calls a provider |
+//! | [`breakers`] | which providers are left alone for a while |
 //! | [`rpc`] | calls between edge and objects |
 
 #![forbid(unsafe_code)]
 
+pub mod breakers;
 pub mod clock;
 pub mod directory;
 pub mod egress;

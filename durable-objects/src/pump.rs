@@ -14,6 +14,7 @@ use holdfast_core::config::{Limits, Provider};
 use holdfast_core::ids::AttemptId;
 use holdfast_core::intake::{Intake, IntakeEnd, IntakeOptions};
 use holdfast_core::meter::{EndClass, MeterReport};
+use holdfast_core::operation::{Differs, Splice};
 use holdfast_core::policy::Terms;
 use holdfast_core::reservation::{ResponseHead, SourceEnd, UpstreamEnd, is_error_envelope, is_passable, is_success};
 use std::cell::RefCell;
@@ -198,45 +199,79 @@ async fn heartbeats<L: PumpLog>(log: &L, options: PumpOptions) -> Verdict {
     }
 }
 
-async fn take_in<L: PumpLog>(log: &L, mut response: Response, abort: &AbortHandle, options: PumpOptions) {
+async fn take_in<L: PumpLog>(log: &L, response: Response, abort: &AbortHandle, options: PumpOptions) {
     let head = head_of(&response);
     let streaming = is_event_stream(&head);
     log.respond(streaming.then(|| head.clone()));
-    let mut intake = Intake::new(IntakeOptions { streaming, ..options.intake });
-    let mut exchange =
-        Exchange { log, abort, options, streaming, collected: Vec::new(), received_bytes: 0, identified: false };
-    let stopped = match response.stream() {
-        Ok(body) => exchange.copy(body, &mut intake).await,
-        // No body to read: an answer with its head alone.
-        Err(_) => Stopped::BodyEnded,
+    let intake = Intake::new(IntakeOptions { streaming, ..options.intake });
+    let exchange = Exchange {
+        log,
+        abort,
+        options,
+        streaming,
+        collected: Vec::new(),
+        received_bytes: 0,
+        identified: false,
+        splice: Splice::default(),
     };
-    let aborted = stopped != Stopped::BodyEnded || abort.is_aborted();
-    abort.abort();
-    if stopped == Stopped::Told(Verdict::Fenced) {
-        return;
+    // With nothing to compare, nothing differs.
+    let _never = exchange.take(response, intake, Some(head)).await;
+}
+
+/// A stream that is taken up again: what its log has already.
+#[derive(Debug)]
+pub struct TakenUp {
+    /// Has read all of it.
+    pub intake: Intake,
+    /// Compares what the provider repeats.
+    pub splice: Splice,
+    /// Length of the log, in bytes.
+    pub length: u64,
+}
+
+impl TakenUp {
+    /// Of an empty log.
+    #[must_use]
+    pub fn new(options: PumpOptions) -> Self {
+        Self { intake: Intake::new(options.intake), splice: Splice::default(), length: 0 }
     }
-    let rest = intake.finish();
-    // Completion wins against an abort that came too late.
-    let source = match stopped {
-        _ if rest.class == EndClass::Complete => SourceEnd::Body(rest.class),
-        Stopped::TooLarge => SourceEnd::TooLarge,
-        _ if aborted => SourceEnd::Aborted,
-        _ => SourceEnd::Body(rest.class),
+}
+
+/// Drives an attempt on, with the rest of its stream.
+///
+/// # Errors
+/// [`Differs`] when the provider repeats other bytes than those that are stored: then nothing of it was delivered, and
+/// the end is not told.
+pub async fn resume<L: PumpLog>(
+    log: &L,
+    response: Response,
+    taken_up: TakenUp,
+    abort: &AbortHandle,
+    options: PumpOptions,
+) -> Result<(), Differs> {
+    let TakenUp { intake, splice, length } = taken_up;
+    let exchange = Exchange {
+        log,
+        abort,
+        options,
+        streaming: true,
+        collected: Vec::new(),
+        received_bytes: length,
+        identified: true,
+        splice,
     };
-    let (end, last_bytes) =
-        if streaming { end_of_stream(source, head, rest) } else { end_of_body(source, head, rest, exchange.collected) };
-    log.finish(end, last_bytes).await;
+    exchange.take(response, intake, None).await
 }
 
 /// What was observed of a stream, and its last bytes. Half an event is left out: to a client it is broken JSON, on which
 /// it would fail before it sees our error. It counts in an estimate.
-fn end_of_stream(source: SourceEnd, head: ResponseHead, mut rest: IntakeEnd) -> (UpstreamEnd, Vec<u8>) {
+fn end_of_stream(source: SourceEnd, head: Option<ResponseHead>, mut rest: IntakeEnd) -> (UpstreamEnd, Vec<u8>) {
     let dropped = if rest.class == EndClass::Complete { 0 } else { rest.tail.len() as u64 };
     if dropped > 0 {
         rest.drop_partial();
     }
     let end = UpstreamEnd {
-        head: Some(head),
+        head,
         unseen_bytes_max: dropped,
         cut_inside_event: rest.terminal_prefix,
         ..reported(source, rest.report)
@@ -246,7 +281,7 @@ fn end_of_stream(source: SourceEnd, head: ResponseHead, mut rest: IntakeEnd) -> 
 
 /// What was observed of a plain answer, and its bytes. One that is not whole, or cannot be passed on, is not stored: its
 /// readers get an error instead, and its status alone is told.
-fn end_of_body(source: SourceEnd, head: ResponseHead, rest: IntakeEnd, mut body: Vec<u8>) -> (UpstreamEnd, Vec<u8>) {
+fn end_of_body(source: SourceEnd, head: &ResponseHead, rest: IntakeEnd, mut body: Vec<u8>) -> (UpstreamEnd, Vec<u8>) {
     body.extend(rest.tail);
     let error_envelope = is_error_envelope(&body);
     let whole = rest.class == EndClass::Complete && is_success(head.status);
@@ -256,7 +291,7 @@ fn end_of_body(source: SourceEnd, head: ResponseHead, rest: IntakeEnd, mut body:
         body.clear();
     }
     let told = kept || (ended_by_itself && !is_success(head.status));
-    (UpstreamEnd { error_envelope, head: told.then_some(head), ..reported(source, rest.report) }, body)
+    (UpstreamEnd { error_envelope, head: told.then(|| head.clone()), ..reported(source, rest.report) }, body)
 }
 
 fn reported(source: SourceEnd, report: MeterReport) -> UpstreamEnd {
@@ -277,6 +312,8 @@ struct Exchange<'a, L> {
     collected: Vec<u8>,
     received_bytes: u64,
     identified: bool,
+    /// What the provider repeats of a stream that is taken up again.
+    splice: Splice,
 }
 
 /// Why copying stopped.
@@ -284,6 +321,7 @@ struct Exchange<'a, L> {
 enum Stopped {
     BodyEnded,
     TooLarge,
+    Differs,
     Told(Verdict),
 }
 
@@ -293,6 +331,41 @@ fn poll_stored(flushing: &mut Option<LocalBoxFuture<'static, Verdict>>, context:
 }
 
 impl<L: PumpLog> Exchange<'_, L> {
+    /// Takes an answer's body in, and tells its end.
+    async fn take(
+        mut self,
+        mut response: Response,
+        mut intake: Intake,
+        head: Option<ResponseHead>,
+    ) -> Result<(), Differs> {
+        let stopped = match response.stream() {
+            Ok(body) => self.copy(body, &mut intake).await,
+            // No body to read: an answer with its head alone.
+            Err(_) => Stopped::BodyEnded,
+        };
+        let aborted = stopped != Stopped::BodyEnded || self.abort.is_aborted();
+        self.abort.abort();
+        match stopped {
+            Stopped::Told(Verdict::Fenced) => return Ok(()),
+            Stopped::Differs => return Err(Differs),
+            _ => {}
+        }
+        let rest = intake.finish();
+        // Completion wins against an abort that came too late.
+        let source = match stopped {
+            _ if rest.class == EndClass::Complete => SourceEnd::Body(rest.class),
+            Stopped::TooLarge => SourceEnd::TooLarge,
+            _ if aborted => SourceEnd::Aborted,
+            _ => SourceEnd::Body(rest.class),
+        };
+        let (end, last_bytes) = match &head {
+            Some(head) if !self.streaming => end_of_body(source, head, rest, self.collected),
+            _ => end_of_stream(source, head, rest),
+        };
+        self.log.finish(end, last_bytes).await;
+        Ok(())
+    }
+
     /// Copies the body until it ends or breaks, grows too large, or the log says stop.
     async fn copy(&mut self, mut body: ByteStream, intake: &mut Intake) -> Stopped {
         let aborted = self.abort.aborted().fuse();
@@ -313,6 +386,7 @@ impl<L: PumpLog> Exchange<'_, L> {
                     self.log.received();
                     self.received_bytes = self.received_bytes.saturating_add(chunk.len() as u64);
                     if self.received_bytes > self.options.answer_max_bytes { return Stopped::TooLarge; }
+                    let Ok(chunk) = self.splice.take(chunk) else { return Stopped::Differs };
                     let released = intake.push(chunk);
                     self.identify(intake);
                     self.release(released);

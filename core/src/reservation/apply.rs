@@ -160,6 +160,10 @@ impl Reservation {
             Command::Signal { seen: Some(disposition), .. } => Ok(Transition::unchanged(Reply::Signal(*disposition))),
             Command::Signal { signal, seen: None } => Ok(self.signal(signal, log, now)),
             Command::LookUpFailed { epoch, retry_after_ms } => self.look_up_failed(*epoch, *retry_after_ms, now),
+            Command::Resumed { epoch } => self.resumed(*epoch, now),
+            Command::ResumeFailed { epoch, refused, retry_after_ms } => {
+                self.resume_failed(*epoch, *refused, *retry_after_ms, log, now)
+            }
             Command::HoldExtended { epoch, attempt } => self.hold_extended(*epoch, attempt, now),
             Command::ExtensionRefused { epoch } => self.extension_refused(*epoch, now),
             Command::Operate { action, recorded } => self.operate(action, recorded.as_deref(), log, now),
@@ -182,7 +186,7 @@ impl Reservation {
                     _ => kept,
                 }
             }
-            (false, Some(search)) => self.wake_search(search, now),
+            (false, Some(search)) => self.wake_search(search, log, now),
             (false, None) => self.wake_driven(driver_alive, log, heartbeat_ms, now),
         }
     }
@@ -191,7 +195,7 @@ impl Reservation {
         // A lease of the edge is not kept by a driver here.
         let drives_here = driver_alive && self.attempt.lease.owner == Owner::Object;
         if !drives_here && self.lease_expires_at(log) <= now {
-            return self.take_over(now);
+            return self.take_over(log, now);
         }
         let overdue = self.overdue(log, now).filter(|_| self.attempt.abort.is_none());
         if let Some(cause) = overdue {

@@ -6,6 +6,7 @@
 
 use super::cancel::CancelRequest;
 use super::machine::upstream::UpstreamState;
+use super::resume::Resumption;
 use crate::finding::Source;
 use crate::ids::AttemptId;
 use crate::policy::{Owner, Terms};
@@ -140,6 +141,9 @@ pub struct Attempt {
     /// What it is settled by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accounted: Option<Accounted>,
+    /// How its stream was taken up again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumption: Option<Resumption>,
 }
 
 impl Attempt {
@@ -162,6 +166,7 @@ impl Attempt {
             running_at: None,
             conflict: false,
             accounted: None,
+            resumption: None,
         }
     }
 
@@ -235,6 +240,7 @@ mod tests {
             running_at: None,
             conflict: false,
             accounted: None,
+            resumption: None,
         };
         assert_eq!([1, 2, 3, 4].map(|epoch| attempt.had_epoch(epoch)), [false, true, true, false]);
         attempt.lease.epoch = 4;

@@ -114,6 +114,20 @@ pub enum Command {
         /// When the provider wishes to be asked again.
         retry_after_ms: Option<u64>,
     },
+    /// The provider sends the stream on, as [`Effect::Resume`] asked.
+    Resumed {
+        /// The epoch that asked.
+        epoch: u32,
+    },
+    /// The provider does not send the stream on.
+    ResumeFailed {
+        /// The epoch that asked.
+        epoch: u32,
+        /// For good: it says so, or its bytes differ from the stored ones.
+        refused: bool,
+        /// When the provider wishes to be asked again.
+        retry_after_ms: Option<u64>,
+    },
     /// The tenant extended the hold: a further attempt may start.
     HoldExtended {
         /// The epoch of the new attempt.
@@ -194,6 +208,8 @@ impl Command {
             Self::Reconcile { .. } => "reconcile",
             Self::Signal { .. } => "signal",
             Self::LookUpFailed { .. } => "look_up_failed",
+            Self::Resumed { .. } => "resumed",
+            Self::ResumeFailed { .. } => "resume_failed",
             Self::HoldExtended { .. } => "hold_extended",
             Self::ExtensionRefused { .. } => "extension_refused",
             Self::Operate { .. } => "operate",
@@ -218,7 +234,9 @@ impl Command {
             | Self::CancelAnswered { epoch, .. }
             | Self::End { epoch, .. }
             | Self::Reconcile { epoch, .. }
-            | Self::LookUpFailed { epoch, .. } => Some(*epoch),
+            | Self::LookUpFailed { epoch, .. }
+            | Self::Resumed { epoch }
+            | Self::ResumeFailed { epoch, .. } => Some(*epoch),
             _ => None,
         }
     }
@@ -241,6 +259,15 @@ pub enum Effect {
     },
     /// Ask the provider what became of its operation; come back with [`Command::Signal`] or [`Command::LookUpFailed`].
     LookUp {
+        /// The epoch that asks.
+        epoch: u32,
+        /// The provider's id.
+        operation_id: String,
+    },
+    /// Ask the provider for the rest of the operation's stream, behind the last whole stored event; come back with
+    /// [`Command::Resumed`] and drive the epoch, or with [`Command::ResumeFailed`]. Where the log has the stream's terminal
+    /// there is nothing to ask for: then it is read as [`Effect::CollectEvidence`] says.
+    Resume {
         /// The epoch that asks.
         epoch: u32,
         /// The provider's id.

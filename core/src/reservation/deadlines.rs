@@ -15,8 +15,9 @@ impl Reservation {
     fn silence_deadline(&self, log: &LogFacts) -> Option<(DeadlineName, UnixMillis)> {
         match (self.attempt.responded_at, self.attempt.submitted_at) {
             (Some(responded_at), _) => {
-                let heard =
-                    [log.last_append_at, log.received_at].into_iter().flatten().fold(responded_at, UnixMillis::max);
+                let resumed_at = self.attempt.resumption.and_then(|resumption| resumption.resumed_at);
+                let signs = [log.last_append_at, log.received_at, resumed_at];
+                let heard = signs.into_iter().flatten().fold(responded_at, UnixMillis::max);
                 Some((DeadlineName::Idle, heard.plus(self.terms.idle_ms)))
             }
             (None, Some(submitted_at)) => Some((DeadlineName::FirstByte, submitted_at.plus(self.terms.first_byte_ms))),
@@ -24,7 +25,7 @@ impl Reservation {
         }
     }
 
-    fn total_deadline(&self) -> UnixMillis {
+    pub(super) fn total_deadline(&self) -> UnixMillis {
         self.attempt.submitted_at.or(self.attempt.prepared_at).unwrap_or(self.created_at).plus(self.terms.total_ms)
     }
 

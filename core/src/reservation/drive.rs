@@ -169,8 +169,8 @@ impl Reservation {
         if self.end_is_repeated(end, log) {
             return Ok(self.repeated(end, now));
         }
-        if self.end_leaves_open(end) {
-            return Ok(self.interrupted(end, now));
+        if self.end_leaves_open(end) || self.breaks_off(end, now) {
+            return Ok(self.interrupted(end, log, now));
         }
         let conclusion = self.conclude(end, now)?;
         if self.attempt.conflict {

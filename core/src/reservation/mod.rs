@@ -16,6 +16,7 @@
 //! | the driver is gone: what now? | `resolve`, by the rules of [`crate::reconcile`] |
 //! | a further attempt: when, and what it needs | `repeat` |
 //! | what the tenant lost, or never got | `redeliver` |
+//! | can its stream be taken up again? | [`resume`] |
 //! | what came late, twice or out of order | [`signal`] |
 //! | what an operator may do | [`operate`] |
 //! | the last reader is gone: what now? | `disconnect`, by the rules of [`crate::economics`] |
@@ -42,6 +43,7 @@ mod record;
 mod redeliver;
 mod repeat;
 mod resolve;
+pub mod resume;
 mod run_end;
 pub mod signal;
 
@@ -58,6 +60,7 @@ pub use machine::upstream::UpstreamState;
 pub use operate::{ActionRow, Operation, OperatorAction};
 pub use outbox::{Delivery, Parcel, RefusedDelivery};
 pub use record::EvidenceRow;
+pub use resume::{RESUMES_MAX, Resumption};
 pub use run_end::RunEnd;
 pub use signal::{Report, Signal, SignalRow, Subject};
 

@@ -49,7 +49,9 @@ impl Reservation {
             _ => false,
         };
         let silent = self.head.is_none() && self.attempt.reported.is_none() && !self.attempt.conflict;
-        unanswered && silent && self.was_submitted() && self.cancellation.is_none() && self.may_repeat(log)
+        // What outlives its socket may run all the same: it is asked about first.
+        let died = self.was_submitted() && !self.terms.capabilities.outlives_socket();
+        unanswered && silent && died && self.cancellation.is_none() && self.may_repeat(log)
     }
 
     /// Plans a further attempt after an end: who drove is fenced, readers wait, and the tenant is asked after a pause.

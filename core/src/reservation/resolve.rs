@@ -6,6 +6,7 @@ use super::attempt::Attempt;
 use super::command::{Effect, Reply, Transition};
 use super::conclude::{SourceEnd, UpstreamEnd, Verdict, verdict};
 use super::record::Basis;
+use super::resume::Planned;
 use super::{ConnectionState, Lifecycle, LogFacts, Reconciliation, Reservation, ResolvedAs, Settlement, UpstreamState};
 use crate::finding::{Finding, Source};
 use crate::ledger::ReasonCode;
@@ -30,26 +31,29 @@ pub(super) const LOOK_UP_PATIENCE_MS: u64 = 15_000;
 
 impl Reservation {
     /// The lease is over and no driver lives: a new epoch fences the old one, and the search for the outcome begins.
-    pub(super) fn take_over(&self, now: UnixMillis) -> Transition {
+    pub(super) fn take_over(&self, log: &LogFacts, now: UnixMillis) -> Transition {
         let mut next = self.clone();
         next.connection.state = ConnectionState::Disconnected;
         next.connection.disconnected_at = self.connection.disconnected_at.or(Some(now));
         if next.lifecycle == Lifecycle::Active {
             next.lifecycle = Lifecycle::Detached;
         }
-        next.search(now, "wake", "lease_expired")
+        next.search(log, now, "wake", "lease_expired")
     }
 
     /// The driver ended and says nothing of the outcome, which outlives its socket. Readers keep waiting.
-    pub(super) fn interrupted(&self, end: &UpstreamEnd, now: UnixMillis) -> Transition {
+    pub(super) fn interrupted(&self, end: &UpstreamEnd, log: &LogFacts, now: UnixMillis) -> Transition {
         let mut next = self.clone();
         next.learn(end, now);
-        next.search(now, "end", "outcome_open")
+        if end.source == SourceEnd::TooLarge {
+            next.give_up(now);
+        }
+        next.search(log, now, "end", "outcome_open")
     }
 
     /// Begins the search under a new epoch: whoever wrote before is fenced from here on. What was never submitted is
-    /// known to be unsent; it needs no time of observation.
-    fn search(mut self, now: UnixMillis, command: &str, outcome: &str) -> Transition {
+    /// known to be unsent; it needs no time of observation. A stream that can be taken up again comes first.
+    pub(super) fn search(mut self, log: &LogFacts, now: UnixMillis, command: &str, outcome: &str) -> Transition {
         let submitted = self.attempt.submitted_at.is_some();
         if submitted {
             self.attempt.upstream = UpstreamState::Unknown;
@@ -71,19 +75,32 @@ impl Reservation {
             extension_refused: false,
         });
         let epoch = self.attempt.epoch();
+        let planned = self.plan_resume(log, now);
         let request = self.request_cancel(now);
         let mut transition = self.changed(Reply::Done).with_history(now, command, outcome, epoch);
         transition.effects.extend(request);
+        match planned {
+            Some(Planned::Now(effect)) => return transition.with_effect(effect),
+            Some(Planned::Later) => return transition,
+            None => {}
+        }
         if at_once { transition.with_effect(Effect::CollectEvidence { epoch }) } else { transition }
     }
 
     /// Something of the search is due: the provider is asked, the tenant is asked again, or the evidence is collected.
     /// Should that fail, it is due again a little later.
-    pub(super) fn wake_search(&self, search: Reconciliation, now: UnixMillis) -> Transition {
+    pub(super) fn wake_search(&self, search: Reconciliation, log: &LogFacts, now: UnixMillis) -> Transition {
         if search.next_at > now {
             return Transition::unchanged(Reply::Done);
         }
         let mut next = self.clone();
+        if self.may_resume(now) {
+            // Tried often enough, it is given up, and the search goes on.
+            let effect = next.take_up(log, now).or_else(|| next.look_again(now));
+            let mut transition = next.changed(Reply::Done);
+            transition.effects.extend(effect);
+            return transition;
+        }
         let epoch = self.attempt.epoch();
         let operation_id = self.attempt.operation_id.clone().filter(|_| search.look_up);
         let pause_ms = if operation_id.is_some() { LOOK_UP_PATIENCE_MS } else { EVIDENCE_RETRY_MS };

@@ -205,8 +205,10 @@ impl Reservation {
     pub(super) fn look_again(&mut self, now: UnixMillis) -> Option<Effect> {
         let epoch = self.attempt.epoch();
         let searching = !self.lifecycle.is_terminal();
+        let resumes = self.may_resume(now);
         let reconciliation = self.reconciliation.as_mut()?;
-        if !searching {
+        // What the stream still brings comes before what follows from anybody's word.
+        if !searching || resumes {
             return None;
         }
         reconciliation.look_up = false;

@@ -56,12 +56,12 @@ pub struct Admit {
     /// Who asks what, in keyed hashes: for the re-ask rate of the route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunStart>,
-    /// What the request says about running in the background at its provider.
-    #[serde(default)]
-    pub background: Background,
     /// The client's own headers that go to the provider where its dialect knows them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub forward: BTreeMap<String, String>,
+    /// What the request says about running in the background at its provider.
+    #[serde(default)]
+    pub background: Background,
 }
 
 impl Admit {
@@ -296,8 +296,8 @@ fn terms(context: &AdmitContext<'_>, route: &Route, admit: &Admit) -> Result<Ter
         expected_ms: policies.expected_ms,
         workload: policies.workload,
         auto: Some(auto_terms(&policies, admit.body_bytes, output_bound_tokens, context.measures)),
-        background,
         forward: forwarded(provider.dialect, &admit.forward),
+        background,
     })
 }
 

@@ -139,6 +139,10 @@ impl History {
             Step::LookUpFailed(which, retry_after_ms) => {
                 Command::LookUpFailed { epoch: self.epoch(*which), retry_after_ms: *retry_after_ms }
             }
+            Step::Resumed(which) => Command::Resumed { epoch: self.epoch(*which) },
+            Step::ResumeFailed(which, refused, retry_after_ms) => {
+                Command::ResumeFailed { epoch: self.epoch(*which), refused: *refused, retry_after_ms: *retry_after_ms }
+            }
             Step::HoldExtended(ahead, own) => {
                 let epoch = self.world.epoch() + ahead;
                 let id = u8::try_from(10 + epoch + if *own { 0 } else { 100 }).unwrap();
@@ -172,6 +176,8 @@ impl History {
             Step::ClockBack(ms) => self.world.now = UnixMillis(self.world.now.0 - ms),
             Step::Alarm { early_ms, late_ms, .. } => {
                 let Some(at) = self.world.next_wake() else { return };
+                // What was due before is late already: an alarm that comes for it sets no clock back.
+                let at = at.max(self.world.now);
                 self.world.now = UnixMillis(at.0 - early_ms).plus(*late_ms);
             }
             _ => {}
@@ -276,7 +282,10 @@ impl History {
     /// Invariant 8: the same command at the same moment has no second effect, and an asker gets the same answer.
     fn check_repeated(&self, command: &Command, result: &Result<Transition, Refusal>) {
         let new_fact = match command {
-            Command::DeliveryFailed { .. } | Command::LookUpFailed { .. } => true,
+            Command::DeliveryFailed { .. }
+            | Command::LookUpFailed { .. }
+            | Command::Resumed { .. }
+            | Command::ResumeFailed { .. } => true,
             // A lookup has no event id: its answer given again is a second answer.
             Command::Signal { signal, .. } => signal.event_id.is_none(),
             // After the end one thing is done at a time: what is due besides has its own wake-up, at once.
@@ -373,6 +382,10 @@ impl History {
                 Effect::RequestCancel { epoch, .. } if calm.provider_answers => {
                     Command::CancelAnswered { epoch: *epoch, answer: CancelAnswer::Confirmed { usage: None } }
                 }
+                Effect::Resume { epoch, .. } if calm.provider_answers => Command::Resumed { epoch: *epoch },
+                Effect::Resume { epoch, .. } => {
+                    Command::ResumeFailed { epoch: *epoch, refused: false, retry_after_ms: None }
+                }
                 Effect::ExtendHold { epoch, .. } if calm.tenant_extends => {
                     Command::HoldExtended { epoch: *epoch, attempt: attempt_id(u8::try_from(10 + epoch).unwrap()) }
                 }
@@ -382,6 +395,11 @@ impl History {
             // The effects of what comes of it are performed too. A stop that ended in a search is no end.
             let Ok(transition) = self.take(&command) else { continue };
             self.perform(&transition.effects, calm);
+            if let (Effect::Resume { epoch, .. }, Reply::Continue, true) =
+                (effect, &transition.reply, calm.driver_alive)
+            {
+                self.take(&end(*epoch, complete(3, 4))).unwrap();
+            }
             if let Reply::Started { epoch } = transition.reply {
                 self.take(&Command::Submit { epoch }).unwrap();
                 if calm.driver_alive && calm.provider_answers {

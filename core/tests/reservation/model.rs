@@ -34,6 +34,7 @@ pub(crate) struct Try {
     /// It is accounted by what somebody told; or by a bound.
     pub(crate) exact: bool,
     pub(crate) bound: bool,
+    pub(crate) rejoin: super::rejoin::Rejoin,
 }
 
 impl Try {
@@ -54,6 +55,7 @@ impl Try {
             runs: false,
             exact: false,
             bound: false,
+            rejoin: Default::default(),
         }
     }
 }
@@ -214,7 +216,7 @@ impl Facts {
     }
 
     /// A sign of life. A clock that steps back shortens no lease.
-    fn sees(&mut self, now: u64) {
+    pub(crate) fn sees(&mut self, now: u64) {
         self.sign = self.sign.max(now);
     }
 
@@ -280,7 +282,7 @@ impl Facts {
         "+ask_cancel"
     }
 
-    fn go_on(&self, wrote: bool) -> String {
+    pub(crate) fn go_on(&self, wrote: bool) -> String {
         let word = if self.own.stop.is_some() { "stop" } else { "continue" };
         if wrote { word.into() } else { format!("{word}=") }
     }
@@ -319,6 +321,8 @@ impl Facts {
             Command::Wake { driver_alive } => self.wake(*driver_alive, log, now),
             Command::Reconcile { end, .. } => self.reconcile(end, log, now),
             Command::LookUpFailed { epoch, .. } => self.look_up_failed(*epoch, now),
+            Command::Resumed { epoch } => self.resumed(*epoch, now),
+            Command::ResumeFailed { epoch, refused, .. } => self.resume_failed(*epoch, *refused, log, now),
             Command::HoldExtended { epoch, attempt } => self.hold_extended(*epoch, attempt, now),
             Command::ExtensionRefused { epoch } => self.extension_refused(*epoch, now),
             Command::CancelAnswered { epoch, answer } => self.cancel_answered(*epoch, *answer, log, now),
@@ -423,14 +427,18 @@ impl Facts {
                 | SourceEnd::Body(EndClass::Incomplete | EndClass::CutInsideEvent)
         );
         let open = !self.own.reported && !self.own.at_odds && self.own.answered.is_none() && self.asked.is_none();
-        if silent && open && self.own.sent.is_some() && self.repeats(log) {
+        if silent && open && !self.outlives() && self.own.sent.is_some() && self.repeats(log) {
             return self.repeats_after(end, now);
         }
         let told = matches!(end.source, SourceEnd::Body(EndClass::Complete | EndClass::InBandError))
             || end.source == SourceEnd::NoResponse { provably_unsent: true };
-        if self.outlives() && self.own.sent.is_some() && !told && !self.own.reported {
+        let open = self.outlives() && self.own.sent.is_some() && !told && !self.own.reported;
+        if open || self.breaks_off(end, now) {
             self.learn(end);
-            return self.fence(now);
+            if end.source == SourceEnd::TooLarge {
+                self.leaves_off(now);
+            }
+            return self.fence(log, now);
         }
         // No answer can be missing where nothing was sent.
         if self.own.sent.is_none() && end.source == (SourceEnd::NoResponse { provably_unsent: false }) {
@@ -449,13 +457,13 @@ impl Facts {
             return self.wake_watch(now);
         }
         if self.search.is_some() {
-            return self.wake_search(now);
+            return self.wake_search(log, now);
         }
         let here = driver_alive && self.object_drives();
         if !here && now >= self.lease_end(log) {
             self.away_since = self.away_since.or(Some(now));
             self.ever_away = true;
-            return self.fence(now);
+            return self.fence(log, now);
         }
         if let Some(cause) = self.missed(log, now) {
             if here {
@@ -470,9 +478,9 @@ impl Facts {
         if renews { "done" } else { "done=" }.into()
     }
 
-    /// An edge drives the first attempt at most.
+    /// An edge drives the first attempt at most, and takes no stream up again.
     fn object_drives(&self) -> bool {
-        self.terms.owner == Owner::Object || !self.past.is_empty()
+        self.terms.owner == Owner::Object || !self.past.is_empty() || self.own.rejoin.at.is_some()
     }
 
     fn lease_end(&self, log: &LogFacts) -> u64 {
@@ -494,7 +502,7 @@ impl Facts {
         let grace = self.terms.on_disconnect == OnDisconnect::Cancel && self.lifecycle() == Lifecycle::Detached;
         let silence = match (self.own.sent, self.own.answered) {
             (_, Some(at)) => {
-                let last = at.max(log.last_append_at.map_or(0, |at| at.0));
+                let last = at.max(log.last_append_at.map_or(0, |at| at.0)).max(self.own.rejoin.at.unwrap_or(0));
                 Some((last + self.terms.idle_ms, AbortCause::IdleTimeout))
             }
             (Some(at), None) => Some((at + self.terms.first_byte_ms, AbortCause::FirstByteTimeout)),

@@ -21,6 +21,8 @@ pub(crate) struct Search {
     no_more: bool,
     /// The time of the next look was left to the implementation.
     free: bool,
+    /// So was that of the next try to take the stream up again.
+    pauses: bool,
 }
 
 /// After an expiry: the provider is still asked.
@@ -44,6 +46,11 @@ impl Facts {
                 search.next = next;
                 search.free = false;
             }
+            if search.pauses {
+                assert!(now < next && next <= now + 300_000, "{search:?} {next} at {now}");
+                search.next = next;
+                search.pauses = false;
+            }
             if search.free {
                 assert_eq!(asks, can_ask, "{search:?}");
                 assert!(now < next && next <= search.until.max(now + 1), "{search:?} {next} at {now}");
@@ -61,8 +68,9 @@ impl Facts {
     }
 
     /// Whoever drove is fenced, and the outcome is searched.
-    pub(crate) fn fence(&mut self, now: u64) -> String {
+    pub(crate) fn fence(&mut self, log: &LogFacts, now: u64) -> String {
         self.own.fences += 1;
+        self.sees(now);
         let patience = self.own.sent.map_or(0, |_| self.terms.observation_ms);
         let can_ask = self.terms.capabilities.status && self.own.name.is_some();
         let at_once = patience == 0 || can_ask || self.own.reported;
@@ -73,22 +81,41 @@ impl Facts {
             extending: false,
             no_more: false,
             free: false,
+            pauses: false,
         });
+        if let Some(tried) = self.plans_rejoin(log, now) {
+            return format!("done{tried}");
+        }
         format!("done{}{}", self.ask_cancel(), if at_once { "+evidence" } else { "" })
+    }
+
+    /// The next look is a try to take the stream up again: then, or when the implementation chooses.
+    pub(crate) fn pauses(&mut self, until: Option<u64>) {
+        let search = self.search.as_mut().unwrap();
+        search.asks = false;
+        search.free = false;
+        search.pauses = until.is_none();
+        search.next = until.unwrap_or(search.next);
     }
 
     /// Something new is to be looked at.
     pub(crate) fn look_again(&mut self, now: u64) -> &'static str {
+        if self.can_rejoin(now) {
+            return "";
+        }
         let Some(search) = &mut self.search else { return "" };
         search.next = now;
         search.asks = false;
         "+evidence"
     }
 
-    pub(crate) fn wake_search(&mut self, now: u64) -> String {
+    pub(crate) fn wake_search(&mut self, log: &LogFacts, now: u64) -> String {
         let search = self.search.unwrap();
         if now < search.next {
             return "done=".into();
+        }
+        if self.can_rejoin(now) {
+            return format!("done{}", self.tries_rejoin(log, now));
         }
         let ask = search.asks && self.own.name.is_some();
         let next = now + if ask { 15_000 } else { 1_000 };
@@ -191,7 +218,7 @@ impl Facts {
         self.own.fences += 1;
         self.own.bound = true;
         let (asks, no_more, extending) = (false, false, true);
-        self.search = Some(Search { until: now, next: now, asks, extending, no_more, free: true });
+        self.search = Some(Search { until: now, next: now, asks, extending, no_more, free: true, pauses: false });
         "done".into()
     }
 

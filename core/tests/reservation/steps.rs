@@ -51,6 +51,9 @@ pub(crate) enum Step {
     /// Source, subject, report; and the number of its event, if it has one.
     Signal(Source, About, Report, Option<u8>),
     LookUpFailed(Which, Option<u64>),
+    Resumed(Which),
+    /// For good or for now, with the provider's wish for the next try.
+    ResumeFailed(Which, bool, Option<u64>),
     /// So many epochs ahead; under the id that belongs to it, or another one.
     HoldExtended(u32, bool),
     ExtensionRefused(u32),
@@ -198,6 +201,9 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         6 => (which(), stored_end()).prop_map(|(which, end)| Step::Reconcile(which, Box::new(end))),
         8 => signal(),
         2 => (which(), prop::option::of(0_u64..90_000)).prop_map(|(which, ms)| Step::LookUpFailed(which, ms)),
+        4 => which().prop_map(Step::Resumed),
+        2 => (which(), any::<bool>(), prop::option::of(0_u64..90_000))
+            .prop_map(|(which, refused, ms)| Step::ResumeFailed(which, refused, ms)),
         4 => (0_u32..3, any::<bool>()).prop_map(|(ahead, own)| Step::HoldExtended(ahead, own)),
         1 => (0_u32..3).prop_map(Step::ExtensionRefused),
         3 => (0_u8..40, operation(), any::<bool>()).prop_map(|(id, what, seen)| Step::Operate(id, what, seen)),

@@ -83,8 +83,8 @@ pub(crate) fn terms() -> Terms {
         expected_ms: None,
         workload: Default::default(),
         auto: None,
-        background: false,
         forward: std::collections::BTreeMap::new(),
+        background: false,
     }
 }
 
@@ -241,6 +241,7 @@ pub(crate) fn said(before: &Aggregate, result: &Result<Transition, Refusal>) -> 
             Effect::RequestCancel { .. } => "+ask_cancel",
             Effect::LookUp { .. } => "+look_up",
             Effect::ExtendHold { .. } => "+extend",
+            Effect::Resume { .. } => "+resume",
         };
     }
     words

@@ -86,8 +86,8 @@ pub(crate) fn request(n: u8, body_bytes: u64) -> Admit {
         idempotency_key: None,
         workload: None,
         run: None,
-        background: Default::default(),
         forward: BTreeMap::new(),
+        background: Default::default(),
     }
 }
 

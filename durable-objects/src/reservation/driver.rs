@@ -4,6 +4,7 @@ use super::generation::{Driver, Generation};
 use crate::egress::CallError;
 use crate::pump::{self, AbortHandle, PumpLog, PumpOptions, Verdict};
 use crate::settings;
+use holdfast_core::config::Provider;
 use holdfast_core::ids::AttemptId;
 use holdfast_core::policy::Terms;
 use holdfast_core::refusal::Refusal;
@@ -14,9 +15,9 @@ use std::rc::Rc;
 use worker::Response;
 
 /// The pump's log in this object: the chunk log beside it.
-struct ObjectLog {
-    generation: Rc<Generation>,
-    epoch: u32,
+pub(super) struct ObjectLog {
+    pub(super) generation: Rc<Generation>,
+    pub(super) epoch: u32,
 }
 
 impl PumpLog for ObjectLog {
@@ -94,8 +95,13 @@ impl Generation {
                 Ok(Reply::Continue) => generation.drive(epoch, &body, &abort).await,
                 other => worker::console_error!("not submitted: {other:?}"),
             }
-            generation.driver.borrow_mut().take();
+            generation.forget_driver(epoch);
         });
+    }
+
+    /// The driver of an epoch is gone. Another one may be there already.
+    pub(super) fn forget_driver(&self, epoch: u32) {
+        self.driver.borrow_mut().take_if(|driver| driver.epoch == epoch);
     }
 
     async fn drive(self: &Rc<Self>, epoch: u32, body: &[u8], abort: &AbortHandle) {
@@ -116,10 +122,13 @@ async fn call(
     body: &[u8],
     abort: &AbortHandle,
 ) -> Result<Response, CallError> {
-    let providers = settings::providers(&generation.env)?;
-    let provider = providers
-        .iter()
-        .find(|provider| provider.name == terms.provider)
-        .ok_or_else(|| CallError::NotSent("the provider is not configured any more".into()))?;
+    let provider = &provider_of(generation, terms)?;
     pump::call_provider(&generation.env, provider, terms, attempt, body, abort).await
+}
+
+/// The provider that a generation was admitted for.
+pub(super) fn provider_of(generation: &Generation, terms: &Terms) -> Result<Provider, CallError> {
+    let providers = settings::providers(&generation.env)?;
+    let provider = providers.into_iter().find(|provider| provider.name == terms.provider);
+    provider.ok_or_else(|| CallError::NotSent("the provider is not configured any more".into()))
 }

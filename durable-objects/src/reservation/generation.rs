@@ -298,11 +298,10 @@ impl Generation {
             Effect::CollectEvidence { epoch } => self.resolve_lost(*epoch),
             // The log was closed and the content deleted with the commit.
             Effect::CloseLog { .. } | Effect::DeleteContent => {}
+            Effect::RequestCancel { epoch, operation_id } => self.request_cancel(*epoch, operation_id.clone()),
+            Effect::LookUp { epoch, operation_id } => self.look_up(*epoch, operation_id.clone()),
+            Effect::Resume { epoch, operation_id } => self.take_up(*epoch, operation_id),
             Effect::ExtendHold { epoch, amount } => self.extend_hold(*epoch, *amount),
-            // No dialect that is served so far can do these: nothing asks for them.
-            Effect::RequestCancel { .. } | Effect::LookUp { .. } => {
-                worker::console_error!("an effect that this version does not perform: {effect:?}");
-            }
         }
     }
 
@@ -371,7 +370,7 @@ impl Generation {
     }
 
     /// The driver is lost: what was stored is the evidence. A terminal event in the log is completion.
-    fn resolve_lost(self: &Rc<Self>, epoch: u32) {
+    pub(super) fn resolve_lost(self: &Rc<Self>, epoch: u32) {
         let resolved = self
             .evidence_of_log()
             .map_err(|error| storage_failed(&error))

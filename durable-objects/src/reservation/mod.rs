@@ -9,6 +9,7 @@
 //! | `log` | the chunk log, from memory and from rows |
 //! | `readers` | cursors over the log, and what serves them |
 //! | `driver` | calls the provider and feeds the log |
+//! | `operations` | asks the provider about an operation, and takes its stream up again |
 //! | `edge` | the object's side of a driver at the edge |
 //! | `outbox` | brings postings to the tenant until they are acknowledged |
 //! | `repeat` | a further attempt: the hold is extended, the stored request is sent again |
@@ -18,6 +19,7 @@ mod edge;
 mod generation;
 mod log;
 mod object;
+mod operations;
 mod outbox;
 mod readers;
 mod repeat;

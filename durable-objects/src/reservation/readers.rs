@@ -10,7 +10,7 @@ use futures::future::{Either, select};
 use futures::pin_mut;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::relay::{Relay, is_event_boundary};
-use holdfast_core::reservation::{Aggregate, Command, ConnectionState, ResponseHead};
+use holdfast_core::reservation::{Aggregate, Command, ConnectionState, Reservation, ResponseHead};
 use holdfast_core::time::UnixMillis;
 use holdfast_core::wire::{GenerationReply, StreamForm};
 use std::cell::Cell;
@@ -123,6 +123,9 @@ impl Generation {
         let Some(head) = self.wait_for_answer(reader).await else {
             return Ok((Response::empty()?, false));
         };
+        if !self.wait_for_offset(reader, offset).await {
+            return Ok((Response::empty()?, false));
+        }
         if let Some(reply) = self.cursor_fault(form, offset, &head)? {
             return Ok((crate::rpc::reply(&reply)?, false));
         }
@@ -171,14 +174,38 @@ impl Generation {
         }
     }
 
-    /// Why the log cannot serve a reader from `offset`, whatever its form. It is told at once: nothing can bring back
-    /// what a crash took, and a reader that waits for nothing would hold a place.
+    /// Waits until the log has the bytes before `offset`, as long as the stream that brings them can be taken up; false
+    /// when the reader left before.
+    async fn wait_for_offset(&self, reader: &Reader, offset: u64) -> bool {
+        loop {
+            let version = self.progress.version();
+            if reader.gone.get() {
+                return false;
+            }
+            let length = self.log.borrow().length();
+            let waits =
+                |live: &Reservation| live.may_resume(clock::now()) && live.cursor_beyond(offset, length).is_some();
+            if !self.with_aggregate(|aggregate| aggregate.live().is_some_and(waits)) {
+                return true;
+            }
+            let progress = self.progress.changed_since(version);
+            let left = reader.left();
+            pin_mut!(progress, left);
+            select(progress, left).await;
+        }
+    }
+
+    /// Why the log cannot serve a reader from `offset`, whatever its form. It is told at once where nothing can bring back
+    /// what a crash took: a reader that waits for nothing would hold a place.
     fn nothing_there(&self, offset: u64) -> Option<GenerationReply> {
         let length = self.log.borrow().length();
         self.with_aggregate(|aggregate| {
             let live = aggregate.live()?;
             if live.content_deleted {
                 return Some(GenerationReply::ContentDeleted);
+            }
+            if live.may_resume(clock::now()) {
+                return None;
             }
             live.cursor_beyond(offset, length).map(|log_length| GenerationReply::BeyondEnd { log_length })
         })
@@ -378,7 +405,7 @@ impl Generation {
         left
     }
 
-    fn readers_changed(self: &Rc<Self>) {
+    pub(super) fn readers_changed(self: &Rc<Self>) {
         let (attached, furthest_offset) = {
             let readers = self.readers.borrow();
             (readers.attached(), readers.furthest_offset)

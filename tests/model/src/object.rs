@@ -165,7 +165,8 @@ impl Step<'_> {
             Effect::RequestCancel { epoch, operation_id } => self.request_cancel(g, *epoch, operation_id),
             Effect::LookUp { epoch, operation_id } => self.look_up(g, *epoch, operation_id),
             Effect::ExtendHold { epoch, .. } => self.extend_hold(g, *epoch),
-            Effect::CloseLog { .. } | Effect::DeleteContent => {}
+            // The providers of this model take no stream up again.
+            Effect::CloseLog { .. } | Effect::DeleteContent | Effect::Resume { .. } => {}
         }
     }
 

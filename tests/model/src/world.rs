@@ -188,8 +188,8 @@ pub fn admission(variant: &Variant, n: usize) -> Admit {
         on_disconnect: None,
         workload: None,
         run: None,
-        background: Default::default(),
         forward: BTreeMap::new(),
+        background: Default::default(),
         idempotency_key: (variant.requests == Requests::SameKey).then(|| "key".into()),
     }
 }

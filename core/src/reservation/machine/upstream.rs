@@ -28,6 +28,7 @@
 //! | `processing` | `failed` | the provider reported an error |
 //! | `processing` | `cancelled` | the socket was closed, as told |
 //! | `processing` | `unknown` | the driver is gone, or a gateway answered in the provider's place |
+//! | `unknown` | `processing` | its stream is taken up again |
 //! | `unknown` | `completed` | evidence of completion |
 //! | `unknown` | `incomplete` | evidence that it ended without completing |
 //! | `unknown` | `failed` | evidence of failure |
@@ -106,6 +107,7 @@ pub const ARROWS: &[Arrow<UpstreamState>] = {
         arrow(Processing, Failed, "the provider reported an error"),
         arrow(Processing, Cancelled, "the socket was closed, as told"),
         arrow(Processing, Unknown, "the driver is gone, or a gateway answered in the provider's place"),
+        arrow(Unknown, Processing, "its stream is taken up again"),
         arrow(Unknown, Completed, "evidence of completion"),
         arrow(Unknown, Incomplete, "evidence that it ended without completing"),
         arrow(Unknown, Failed, "evidence of failure"),
