@@ -30,12 +30,17 @@
 //! | `end_at=k` | clean chunked end after k bytes |
 //! | `stall_at=k` | sends nothing more after k bytes, keeps the socket; with `stall_ms` goes on after that time |
 //! | `times=n` | the first n requests of this tag go wrong as the other keys say; from then on none of `headers_ms`, `first_ms`, `error_after`, `status`, `retry_after`, `drop` and the `…_at` acts |
+//! | `cancel` | of a background job: `stops` (default); `slow`: stops after `cancel_ms` (1000); `lost`: stops, and no answer comes; `void`: neither; `refused`: 403, and goes on |
+//! | `lookups`, `resumes` | of a background job: planned answers to those questions, see [`crate::plan`] |
+//! | `callback`, `callbacks`, `callback_ms` | of a background job: what is called back at its end, see [`crate::callbacks`] |
+//! | `endless=1` | a background job never ends: nothing comes after its last word |
 //! | `tag` | free label for the log |
 //!
 //! If several of the faults that end an answer are given, the smallest offset
 //! acts (at equal ones: reset, fin, end, stall). One beyond the end never acts;
 //! one equal to the length acts before the chunk terminator.
 
+use crate::plan::Plan;
 use crate::refusal::Refusal;
 
 /// More would make bodies of hundreds of megabytes.
@@ -86,6 +91,35 @@ pub struct Behaviour {
     pub stall_at: Option<usize>,
     pub stall_ms: Option<u64>,
     pub times: Option<usize>,
+    pub cancel: OnCancel,
+    pub cancel_ms: u64,
+    pub lookups: Plan,
+    pub resumes: Plan,
+    pub endless: bool,
+    pub callback: OnEnd,
+    pub callbacks: usize,
+    pub callback_ms: u64,
+}
+
+/// What is called back about a background job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is the word of that name, see `crate::callbacks`")]
+pub enum OnEnd {
+    AtEnd,
+    Early,
+    Forged,
+    Lost,
+}
+
+/// What a background job does when it is to be cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is the word of that name, see the module's table")]
+pub enum OnCancel {
+    Stops,
+    Slow,
+    Lost,
+    Void,
+    Refused,
 }
 
 impl Behaviour {
@@ -122,6 +156,14 @@ impl Behaviour {
             stall_at: None,
             stall_ms: None,
             times: None,
+            cancel: OnCancel::Stops,
+            cancel_ms: 1_000,
+            lookups: Plan::default(),
+            resumes: Plan::default(),
+            endless: false,
+            callback: OnEnd::AtEnd,
+            callbacks: 1,
+            callback_ms: 0,
         }
     }
 
@@ -201,6 +243,14 @@ impl Behaviour {
             "status" => self.status = Some(status(value)?),
             "retry_after" => self.retry_after = Some(header_value(value)?),
             "location" => self.location = Some(header_value(value)?),
+            "callback" => self.callback = on_end(value)?,
+            "callbacks" => self.callbacks = number(value)?,
+            "callback_ms" => self.callback_ms = number(value)?,
+            "cancel" => self.cancel = on_cancel(value)?,
+            "cancel_ms" => self.cancel_ms = number(value)?,
+            "lookups" => self.lookups = Plan::parse(value)?,
+            "resumes" => self.resumes = Plan::parse(value)?,
+            "endless" => self.endless = one_of(value, &[("1", true), ("0", false)])?,
             // Only the log cares, see `tag`.
             "tag" => {}
             _ => return self.set_bytes(key, value),
@@ -252,6 +302,22 @@ fn number<N: TryFrom<u64>>(value: &str) -> Option<N> {
 
 fn status(value: &str) -> Option<u16> {
     number(value).filter(|status| *status == 200 || (300..=599).contains(status))
+}
+
+fn on_end(value: &str) -> Option<OnEnd> {
+    let words = [("at_end", OnEnd::AtEnd), ("early", OnEnd::Early), ("forged", OnEnd::Forged), ("lost", OnEnd::Lost)];
+    words.into_iter().find(|(word, _)| *word == value).map(|(_, meaning)| meaning)
+}
+
+fn on_cancel(value: &str) -> Option<OnCancel> {
+    match value {
+        "stops" => Some(OnCancel::Stops),
+        "slow" => Some(OnCancel::Slow),
+        "lost" => Some(OnCancel::Lost),
+        "void" => Some(OnCancel::Void),
+        "refused" => Some(OnCancel::Refused),
+        _ => None,
+    }
 }
 
 fn header_value(value: &str) -> Option<String> {

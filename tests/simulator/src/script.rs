@@ -22,6 +22,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) include_usage: bool,
     /// Embeddings as Base64.
     pub(crate) base64: bool,
+    /// In the background: see [`crate::jobs`].
+    pub(crate) background: bool,
 }
 
 /// An answer, ready to be played.
@@ -62,7 +64,17 @@ impl Script {
             headers.push(("content-encoding", "gzip".to_owned()));
         }
         let total = events.bytes.len();
-        let (stop, end) = if behaviour.drop { (0, End::Reset) } else { ending(behaviour, total) };
+        let (stop, end) = match behaviour.endless {
+            _ if behaviour.drop => (0, End::Reset),
+            // An earlier fault acts first.
+            true if ask.background => {
+                let words = usize::try_from(behaviour.tokens).unwrap_or(usize::MAX).saturating_add(4);
+                let last = events.ends.get(words.saturating_sub(1)).copied().unwrap_or(total);
+                let (stop, end) = ending(behaviour, total);
+                if stop < last { (stop, end) } else { (last, End::Stalled) }
+            }
+            _ => ending(behaviour, total),
+        };
         let pause = behaviour.stall_at.zip(behaviour.stall_ms);
         let generation_ms = match (behaviour.status, streamed) {
             (None, false) => behaviour.interval_ms.saturating_mul(behaviour.tokens),
@@ -223,7 +235,7 @@ mod tests {
 
     fn script(model: &str) -> Script {
         let behaviour = Behaviour::parse(model).unwrap();
-        let ask = Ask { api: Api::Chat, model, stream: true, include_usage: false, base64: false };
+        let ask = Ask { api: Api::Chat, model, stream: true, include_usage: false, base64: false, background: false };
         Script::new(ask, &behaviour, &Recordings::load(None).unwrap()).unwrap()
     }
 

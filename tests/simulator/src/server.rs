@@ -9,10 +9,12 @@ use tokio::task::JoinSet;
 
 use crate::api::Api;
 use crate::behaviour::{self, Behaviour};
+use crate::callbacks::Callbacks;
 use crate::connection::{Connection, Gone, NoRequest};
 use crate::hooks::{self, Hooks};
 use crate::http::Head;
-use crate::log::{Received, RequestLog};
+use crate::jobs::{self, Jobs};
+use crate::log::{End, Received, RequestLog};
 use crate::play;
 use crate::recordings::Recordings;
 use crate::refusal::Refusal;
@@ -24,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) recordings: Recordings,
     pub(crate) log: RequestLog,
     pub(crate) hooks: Hooks,
+    pub(crate) jobs: Jobs,
+    pub(crate) callbacks: Callbacks,
 }
 
 /// Serves until the task is aborted; its connections then end with it.
@@ -67,6 +71,8 @@ async fn serve(stream: TcpStream, number: u64, shared: Arc<Shared>) {
         let api = Api::at(&head.path).filter(|_| head.method == "POST");
         let next = if let Some(api) = api {
             ask(api, connection, number, &shared, &head, &body).await
+        } else if jobs::is_about_a_job(&head) {
+            about_a_job(connection, number, &shared, &head).await
         } else if head.method == "POST" && head.path.starts_with(hooks::PREFIX) {
             hooks::receive(connection, &shared.hooks, &head, logged_headers(&head), &body).await
         } else {
@@ -159,7 +165,7 @@ fn models(shared: &Shared) -> Value {
 /// The body bytes that a request would get. With `faults=false` the whole body, as
 /// if nothing went wrong on the way.
 fn expected(shared: &Shared, head: &Head) -> Result<Answer, Refusal> {
-    const KEYS: [&str; 5] = ["api", "model", "include_usage", "stream", "faults"];
+    const KEYS: [&str; 6] = ["api", "model", "include_usage", "stream", "faults", "background"];
     if let Some((key, _)) = head.query.iter().find(|(key, _)| !KEYS.contains(&key.as_str())) {
         return Err(Refusal::invalid(format!("unknown query key {key}: is the model name percent-encoded?")));
     }
@@ -173,7 +179,7 @@ fn expected(shared: &Shared, head: &Head) -> Result<Answer, Refusal> {
     let api =
         Api::named(head.query("api").unwrap_or("chat")).ok_or_else(|| Refusal::invalid("there is no such api"))?;
     let (stream, include_usage) = (flag("stream", true)? && api != Api::Embeddings, flag("include_usage", false)?);
-    let ask = Ask { api, model, stream, include_usage, base64: false };
+    let ask = Ask { api, model, stream, include_usage, base64: false, background: flag("background", false)? };
     let script = Script::new(ask, &Behaviour::parse(model)?, &shared.recordings)?;
     let body = if flag("faults", true)? { script.sent() } else { &script.events.bytes };
     Ok(Answer {
@@ -181,6 +187,22 @@ fn expected(shared: &Shared, head: &Head) -> Result<Answer, Refusal> {
         headers: vec![("content-type", "application/octet-stream".to_owned())],
         body: body.to_vec(),
     })
+}
+
+async fn about_a_job(connection: Connection, number: u64, shared: &Shared, head: &Head) -> Option<Connection> {
+    let received = Received {
+        connection: number,
+        api: "",
+        path: head.path.clone(),
+        query: head.query.clone(),
+        tag: None,
+        model: None,
+        stream: false,
+        credential: Api::Responses.credential(head).map(|(header, value)| (header, sha256(value))),
+        headers: logged_headers(head),
+        body: Value::Null,
+    };
+    jobs::answer(connection, number, &shared.jobs, &shared.log, head, received).await
 }
 
 async fn ask(
@@ -195,6 +217,17 @@ async fn ask(
     let script = script(api, shared, head, body.as_ref().ok()).unwrap_or_else(|refusal| Script::refusal(api, &refusal));
     let body = body.unwrap_or_else(Value::from);
     let model = api.model(head, &body);
+    let job = model.as_deref().filter(|_| api == Api::Responses && body["background"] == true && script.status == 200);
+    let job = match job.and_then(|model| Some((model, Behaviour::parse(model).ok()?))) {
+        Some((model, behaviour)) => {
+            let (job, new) = shared.jobs.start(model, &behaviour);
+            if new {
+                shared.callbacks.of(&job, &behaviour).await;
+            }
+            Some(job)
+        }
+        None => None,
+    };
     let entry = shared.log.add(Received {
         connection: number,
         api: api.name(),
@@ -207,7 +240,21 @@ async fn ask(
         headers: logged_headers(head),
         body,
     });
-    play::play(connection, &script, &entry, head.close).await
+    let Some(job) = job else { return play::play(connection, &script, &entry, head.close).await };
+    tokio::select! {
+        next = play::play(connection, &script, &entry, head.close) => next,
+        // Its stream breaks off where it was stopped.
+        () = job.stopped() => {
+            entry.progress().set_end(End::Fin);
+            None
+        }
+    }
+}
+
+/// Requests of a tag so far that ask for an answer, and not about an operation.
+fn submissions(shared: &Shared, tag: &str) -> usize {
+    let about_a_job = |entry: &&Value| matches!(entry["api"].as_str(), Some("lookup" | "resume" | "cancel"));
+    shared.log.entries(Some(tag)).iter().filter(|entry| !about_a_job(entry)).count()
 }
 
 fn script(api: Api, shared: &Shared, head: &Head, body: Option<&Value>) -> Result<Script, Refusal> {
@@ -217,7 +264,7 @@ fn script(api: Api, shared: &Shared, head: &Head, body: Option<&Value>) -> Resul
         .ok_or_else(|| Refusal::invalid("We could not parse the JSON body of your request."))?;
     let model = api.model(head, body).ok_or_else(|| Refusal::invalid("you must provide a model parameter"))?;
     api.check(head, body)?;
-    let earlier = behaviour::tag(&model).map_or(0, |tag| shared.log.entries(Some(tag)).len());
+    let earlier = behaviour::tag(&model).map_or(0, |tag| submissions(shared, tag));
     let behaviour = Behaviour::parse(&model)?.at(earlier);
     let ask = Ask {
         api,
@@ -225,6 +272,7 @@ fn script(api: Api, shared: &Shared, head: &Head, body: Option<&Value>) -> Resul
         stream: api.asks_for_stream(head, body),
         include_usage: body["stream_options"]["include_usage"] == true,
         base64: body["encoding_format"] == "base64",
+        background: body["background"] == true,
     };
     Script::new(ask, &behaviour, &shared.recordings)
 }

@@ -34,9 +34,9 @@ impl Writer {
 }
 
 /// A streamed answer, from `response.created` to the terminal event.
-pub(crate) fn stream(behaviour: &Behaviour, model: &str) -> Events {
+pub(crate) fn stream(behaviour: &Behaviour, model: &str, background: bool) -> Events {
     let mut writer = Writer { events: Events::default(), sequence_number: 0 };
-    let begun = object(behaviour, model, Status::InProgress);
+    let begun = object(behaviour, model, Status::InProgress, background);
     writer.response("response.created", &begun);
     writer.response("response.in_progress", &begun);
     let item = item_id(model);
@@ -58,7 +58,7 @@ pub(crate) fn stream(behaviour: &Behaviour, model: &str) -> Events {
     let quoted = Value::from(text.as_str());
     writer.event("response.output_text.done", &format!(r#"{place},"text":{quoted},"logprobs":[]"#));
     writer.event("response.content_part.done", &format!(r#"{place},"part":{}"#, part(&text)));
-    let ended = object(behaviour, model, Status::Ended);
+    let ended = object(behaviour, model, Status::Ended, background);
     writer.event("response.output_item.done", &format!(r#""output_index":0,"item":{}"#, ended["output"][0]));
     let kind = if ended["status"] == "completed" { "response.completed" } else { "response.incomplete" };
     writer.response(kind, &ended);
@@ -71,12 +71,12 @@ fn interrupted(mut writer: Writer) -> Events {
 }
 
 /// An answer in one piece.
-pub(crate) fn document(behaviour: &Behaviour, model: &str) -> Events {
-    whole(&object(behaviour, model, Status::Ended))
+pub(crate) fn document(behaviour: &Behaviour, model: &str, background: bool) -> Events {
+    whole(&object(behaviour, model, Status::Ended, background))
 }
 
 /// The response object. An ended one is completed unless its finish reason says otherwise.
-pub(crate) fn object(behaviour: &Behaviour, model: &str, status: Status) -> Value {
+pub(crate) fn object(behaviour: &Behaviour, model: &str, status: Status, background: bool) -> Value {
     let ended = status == Status::Ended;
     let incomplete = match behaviour.finish.as_str() {
         _ if !ended => None,
@@ -94,7 +94,7 @@ pub(crate) fn object(behaviour: &Behaviour, model: &str, status: Status) -> Valu
         "object": "response",
         "created_at": CREATED,
         "status": word,
-        "background": false,
+        "background": background,
         "completed_at": null,
         "error": null,
         "incomplete_details": incomplete.map(|reason| json!({"reason": reason})),
@@ -124,6 +124,11 @@ pub(crate) fn object(behaviour: &Behaviour, model: &str, status: Status) -> Valu
         response["usage"] = usage(behaviour);
     }
     response
+}
+
+/// The word for one that has ended.
+pub(crate) fn ended_as(behaviour: &Behaviour) -> &'static str {
+    if behaviour.finish == "stop" { "completed" } else { "incomplete" }
 }
 
 fn item_id(model: &str) -> String {
