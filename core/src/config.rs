@@ -212,13 +212,6 @@ pub fn parse_providers(json: &str) -> Result<Vec<Provider>, ConfigError> {
         if !names.insert(provider.name.as_str()) {
             return Err(ConfigError(format!("PROVIDERS: name `{}` is given twice", provider.name)));
         }
-        if provider.dialect != Dialect::OpenaiChat {
-            return Err(ConfigError(format!(
-                "PROVIDERS: dialect `{}` of `{}` is not served by this version; `openai-chat` is",
-                provider.dialect.name(),
-                provider.name
-            )));
-        }
         if !origin_is_allowed(&provider.origin) {
             return Err(ConfigError(format!(
                 "PROVIDERS: origin of `{}` must be https://host[:port], or http on a loopback address",

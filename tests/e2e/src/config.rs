@@ -24,6 +24,21 @@ pub const DEAD_PROVIDER: &str = "nobody";
 /// The simulator again, with a secret that nobody has set.
 pub const UNCONFIGURED_PROVIDER: &str = "unconfigured";
 
+/// The simulator's Responses API, which calls back about what runs in the background.
+pub const CALLING_PROVIDER: &str = "calling";
+
+/// The same, of which nothing can be learnt but by its callbacks.
+pub const ONLY_CALLING_PROVIDER: &str = "only-calling";
+
+/// The same, with a secret that nobody has set.
+pub const UNVERIFIED_PROVIDER: &str = "unverified";
+
+/// The secret that callbacks are signed with.
+pub const CALLBACK_SECRET: &str = "whsec_RdvaYFYUXuIFuEbvZHwMfYFhUf7aMYjYcmM24+Aj40c=";
+
+/// The secret before it, which is being replaced.
+pub const OLD_CALLBACK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
 /// Price of a million input tokens; odd, so that rounding shows.
 pub const INPUT_MICROS_PER_MILLION: u64 = 1_234_567;
 
@@ -191,11 +206,23 @@ pub(crate) fn providers(simulator_origin: &str, closed_port: u16) -> Value {
             "prices": prices.clone(),
         })
     };
+    let calling = |name: &str, secret: &str, only: bool| {
+        let mut calling = provider(name, simulator_origin, "SIMULATOR_API_KEY");
+        calling["dialect"] = "openai-responses".into();
+        calling["callback_secret"] = secret.into();
+        if only {
+            calling["capabilities"] = json!({ "callback": true });
+        }
+        calling
+    };
     let closed = format!("http://127.0.0.1:{closed_port}");
     json!([
         provider(PROVIDER, simulator_origin, "SIMULATOR_API_KEY"),
         provider(DEAD_PROVIDER, &closed, "SIMULATOR_API_KEY"),
         provider(UNCONFIGURED_PROVIDER, simulator_origin, "NOBODY_SET_THIS"),
+        calling(CALLING_PROVIDER, "CALLBACK_SECRETS", false),
+        calling(ONLY_CALLING_PROVIDER, "CALLBACK_SECRETS", true),
+        calling(UNVERIFIED_PROVIDER, "NOBODY_SET_THIS_EITHER", false),
     ])
 }
 

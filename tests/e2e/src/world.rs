@@ -393,6 +393,7 @@ fn write_config(options: &Options, simulator: &Simulator, folder: &Path, port: u
         "KEY_PEPPER": KEY_PEPPER,
         "OPERATOR_KEY": if options.operator { OPERATOR_KEY } else { "" },
         "SIMULATOR_API_KEY": PROVIDER_KEY,
+        "CALLBACK_SECRETS": format!("{} {}", config::CALLBACK_SECRET, config::OLD_CALLBACK_SECRET),
         "PROVIDERS": config::providers(&simulator.origin(), closed_port).to_string(),
         "LIMITS": options.limits.to_string(),
     });

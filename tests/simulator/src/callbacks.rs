@@ -18,7 +18,7 @@ use base64ct::{Base64, Encoding};
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::json;
 use sha2::Sha256;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use crate::behaviour::{Behaviour, OnEnd};
@@ -74,10 +74,18 @@ impl Callbacks {
 }
 
 async fn send_all(target: &Target, id: &str, status: &str, behaviour: &Behaviour) {
+    let event = json!({
+        "id": format!("evt_{id}"),
+        "object": "event",
+        "created_at": now_ms() / 1_000,
+        "type": format!("response.{status}"),
+        "data": { "id": id },
+    });
+    let body = event.to_string();
     for _ in 0..behaviour.callbacks {
         tokio::time::sleep(Duration::from_millis(behaviour.callback_ms)).await;
         for _ in 0..TRIES_MAX {
-            match send(target, id, status).await {
+            match send(target, id, &body).await {
                 Ok(200..=499) => break,
                 _ => tokio::time::sleep(AGAIN).await,
             }
@@ -86,16 +94,8 @@ async fn send_all(target: &Target, id: &str, status: &str, behaviour: &Behaviour
 }
 
 /// The status that came.
-async fn send(target: &Target, id: &str, status: &str) -> std::io::Result<u16> {
-    let sent_s = now_ms() / 1_000;
-    let event = json!({
-        "id": format!("evt_{id}"),
-        "object": "event",
-        "created_at": sent_s,
-        "type": format!("response.{status}"),
-        "data": { "id": id },
-    });
-    let (body, message) = (event.to_string(), format!("wh_{id}"));
+async fn send(target: &Target, id: &str, body: &str) -> std::io::Result<u16> {
+    let (sent_s, message) = (now_ms() / 1_000, format!("wh_{id}"));
     let mut mac = Hmac::<Sha256>::new_from_slice(&target.secret).map_err(std::io::Error::other)?;
     mac.update(format!("{message}.{sent_s}.{body}").as_bytes());
     let signature = Base64::encode_string(&mac.finalize().into_bytes());
@@ -108,9 +108,9 @@ async fn send(target: &Target, id: &str, status: &str) -> std::io::Result<u16> {
     );
     let mut stream = TcpStream::connect(&target.address).await?;
     stream.write_all(request.as_bytes()).await?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await?;
-    let head = String::from_utf8_lossy(&answer);
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    // The status line is all that counts.
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).await?;
+    let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
     status.ok_or_else(|| std::io::Error::other("no status"))
 }
