@@ -235,6 +235,17 @@ impl World {
         found.unwrap_or_else(|error| panic!("{query}: {error}"))
     }
 
+    /// A number that a query finds in the rows of a tenant on the disk. The server must be stopped.
+    ///
+    /// # Panics
+    /// When it runs, or when the query finds none.
+    #[must_use]
+    pub fn count_in_tenant(&self, tenant: &Tenant, query: &str) -> i64 {
+        assert!(self.lock().is_none(), "the server is stopped");
+        let found = self.database_of(tenant.id()).query_row(query, (), |row| row.get(0));
+        found.unwrap_or_else(|error| panic!("{query}: {error}"))
+    }
+
     /// Forgets every alarm of every object, as if the platform had lost them. The server must be stopped.
     ///
     /// # Panics
