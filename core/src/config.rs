@@ -52,7 +52,8 @@ pub struct Provider {
     pub dialect: Dialect,
     /// Name of the secret binding that holds the provider's key.
     pub secret: String,
-    /// Request member that limits output, set where the client gave none.
+    /// Chat Completions: the request member that limits output, set where the client gave none. The other APIs have one
+    /// name for it.
     #[serde(default = "default_max_tokens_field")]
     pub max_tokens_field: String,
     /// Prices by model.

@@ -15,6 +15,7 @@ mod policy_report;
 mod runs;
 mod settlement;
 
+pub(crate) use admission::check_dialect;
 pub use admission::{AdmissionRows, Admit, AdmitContext, Admitted, admit, route_of};
 pub use due::{OPEN_ASKED_MAX_MS, due_after_start, first_due};
 pub use extension::{Extend, ExtendContext, extend};

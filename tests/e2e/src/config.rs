@@ -39,6 +39,20 @@ pub const CALLBACK_SECRET: &str = "whsec_RdvaYFYUXuIFuEbvZHwMfYFhUf7aMYjYcmM24+A
 /// The secret before it, which is being replaced.
 pub const OLD_CALLBACK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
+/// The simulator by each of its dialects; the provider has the dialect's name.
+pub const DIALECTS: [&str; 5] = ["openai-chat", "openai-responses", "anthropic-messages", "gemini", "opaque"];
+
+/// Every path that is served, as routes match it, and the dialect of its clients.
+const SERVED: [(&str, &str); 7] = [
+    ("/v1/chat/completions", "openai-chat"),
+    ("/v1/completions", "openai-chat"),
+    ("/v1/embeddings", "openai-chat"),
+    ("/v1/responses", "openai-responses"),
+    ("/v1/messages", "anthropic-messages"),
+    ("/v1beta/models/{model}:generateContent", "gemini"),
+    ("/v1beta/models/{model}:streamGenerateContent", "gemini"),
+];
+
 /// Price of a million input tokens; odd, so that rounding shows.
 pub const INPUT_MICROS_PER_MILLION: u64 = 1_234_567;
 
@@ -67,6 +81,18 @@ impl Route {
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self(json!({ "name": name, "provider": PROVIDER, "max_output_tokens": 2_000 }))
+    }
+
+    /// Served by another provider.
+    #[must_use]
+    pub fn by(self, provider: &str) -> Self {
+        self.with("provider", provider)
+    }
+
+    /// Only for requests at that path.
+    #[must_use]
+    pub fn at(self, path: &str) -> Self {
+        self.with("match", json!({ "path": path }))
     }
 
     /// Sets any field.
@@ -139,6 +165,16 @@ impl Tenant {
         self
     }
 
+    /// Adds a route to every path that is served, each to a provider that speaks its dialect, made of the given one.
+    #[must_use]
+    pub fn all_paths(mut self, route: &Route) -> Self {
+        for (path, provider) in SERVED {
+            let named = route.clone().with("name", path.replace(['/', '{', '}', ':'], "-"));
+            self = self.route(named.by(provider).at(path));
+        }
+        self
+    }
+
     /// Sets any field.
     #[must_use]
     pub fn with(mut self, field: &str, value: impl Into<Value>) -> Self {
@@ -196,34 +232,36 @@ pub(crate) fn providers(simulator_origin: &str, closed_port: u16) -> Value {
     let seeds = price("sim-seed*", SEED_INPUT_MICROS_PER_MILLION, SEED_OUTPUT_MICROS_PER_MILLION);
     let models = [seeds, odd("gen*"), odd("gpt-*"), odd("sim-*"), odd("recording/*")];
     let prices = json!({ "version": "test-1", "models": models });
-    let provider = |name: &str, origin: &str, secret: &str| {
+    let of_dialect = |name: &str, dialect: &str, origin: &str, secret: &str| {
         json!({
             "name": name,
             "origin": origin,
-            "dialect": "openai-chat",
+            "dialect": dialect,
             "secret": secret,
             "max_tokens_field": "max_completion_tokens",
             "prices": prices.clone(),
         })
     };
+    let provider = |name: &str, origin: &str, secret: &str| of_dialect(name, "openai-chat", origin, secret);
     let calling = |name: &str, secret: &str, only: bool| {
-        let mut calling = provider(name, simulator_origin, "SIMULATOR_API_KEY");
-        calling["dialect"] = "openai-responses".into();
+        let mut calling = of_dialect(name, "openai-responses", simulator_origin, "SIMULATOR_API_KEY");
         calling["callback_secret"] = secret.into();
         if only {
             calling["capabilities"] = json!({ "callback": true });
         }
         calling
     };
+    let dialects = DIALECTS.map(|dialect| of_dialect(dialect, dialect, simulator_origin, "SIMULATOR_API_KEY"));
     let closed = format!("http://127.0.0.1:{closed_port}");
-    json!([
+    let own = [
         provider(PROVIDER, simulator_origin, "SIMULATOR_API_KEY"),
         provider(DEAD_PROVIDER, &closed, "SIMULATOR_API_KEY"),
         provider(UNCONFIGURED_PROVIDER, simulator_origin, "NOBODY_SET_THIS"),
         calling(CALLING_PROVIDER, "CALLBACK_SECRETS", false),
         calling(ONLY_CALLING_PROVIDER, "CALLBACK_SECRETS", true),
         calling(UNVERIFIED_PROVIDER, "NOBODY_SET_THIS_EITHER", false),
-    ])
+    ];
+    own.into_iter().chain(dialects).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -36,7 +36,7 @@ pub mod wait;
 pub mod webhook;
 pub mod world;
 
-pub use chat::Chat;
+pub use chat::{Api, Chat};
 pub use client::{Balance, Client, Reply, assert_completed, assert_estimated};
 pub use config::{Route, Tenant, price_micros};
 pub use seed::{Seed, unique};
