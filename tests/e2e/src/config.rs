@@ -95,6 +95,15 @@ impl Route {
         self.with("match", json!({ "path": path }))
     }
 
+    /// The provider.
+    ///
+    /// # Panics
+    /// Never: it is set here.
+    #[must_use]
+    pub fn provider(&self) -> &str {
+        self.0["provider"].as_str().expect("a provider")
+    }
+
     /// Sets any field.
     #[must_use]
     pub fn with(mut self, field: &str, value: impl Into<Value>) -> Self {
