@@ -319,7 +319,7 @@ fn a_forged_callback_after_a_crash() {
 /// exactly.
 #[test]
 fn the_usage_behind_a_callback_is_asked_for() {
-    let model = "gen?tokens=90&interval_ms=10&resumes=400!&lookups=503,503,503";
+    let model = "gen?tokens=90&interval_ms=10&resumes=400!&lookups=503";
     let running = Running::lost("usage", route(CALLING_PROVIDER, 60_000), model);
     let balance = running.client.wait_until_nothing_is_held();
     let settled = running.client.wait_until_settled(&running.id);
