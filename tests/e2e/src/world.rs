@@ -30,6 +30,7 @@ pub struct Options {
     misconfigured: bool,
     operator: bool,
     local: bool,
+    cron: bool,
 }
 
 impl Options {
@@ -46,7 +47,15 @@ impl Options {
             misconfigured: false,
             operator: true,
             local: false,
+            cron: false,
         }
+    }
+
+    /// The cron can be rung: [`World::ring_cron`].
+    #[must_use]
+    pub fn with_cron(mut self) -> Self {
+        self.cron = true;
+        self
     }
 
     /// Nobody has set an operator's key, and the server does not say that it is local.
@@ -109,6 +118,7 @@ pub struct World {
     folder: TempDir,
     server: Mutex<Option<Child>>,
     misconfigured: bool,
+    cron_port: Option<u16>,
     _permit: Permit,
 }
 
@@ -124,7 +134,8 @@ impl World {
         let simulator = Simulator::start(recordings::find().as_deref());
         let folder = tempfile::Builder::new().prefix("holdfast-e2e-").tempdir().expect("a folder");
         let port = free_port();
-        write_config(options, &simulator, folder.path(), port, &build);
+        let cron_port = options.cron.then(free_port);
+        write_config(options, &simulator, folder.path(), (port, cron_port), &build);
         let world = Self {
             simulator,
             name: options.name.clone(),
@@ -132,6 +143,7 @@ impl World {
             folder,
             server: Mutex::new(None),
             misconfigured: options.misconfigured,
+            cron_port,
             _permit: permit,
         };
         world.serve();
@@ -312,10 +324,21 @@ impl World {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Rings the cron, and returns how the run ended.
+    ///
+    /// # Panics
+    /// Without [`Options::with_cron`].
+    #[must_use]
+    pub fn ring_cron(&self) -> String {
+        let port = self.cron_port.expect("a world with a cron");
+        Client::new(port, "").get("/").expect(200).text().trim().to_owned()
+    }
+
     fn serve(&self) {
         let log = File::options().create(true).append(true).open(self.log_path()).expect("a log file");
         let server = Command::new(workerd())
             .arg("serve")
+            .args(self.cron_port.map(|_| "--experimental"))
             .arg(config_path(self.folder.path()))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle"))
@@ -397,7 +420,7 @@ fn build_folder(test_hooks: bool) -> PathBuf {
     folder
 }
 
-fn write_config(options: &Options, simulator: &Simulator, folder: &Path, port: u16, build: &Path) {
+fn write_config(options: &Options, simulator: &Simulator, folder: &Path, ports: (u16, Option<u16>), build: &Path) {
     let closed_port = free_port();
     let vars = json!({
         "LOCAL": options.local.to_string(),
@@ -413,7 +436,10 @@ fn write_config(options: &Options, simulator: &Simulator, folder: &Path, port: u
     let storage = folder.join("storage");
     fs::create_dir(&storage).expect("a storage folder");
     let mut command = script("workerd-config.mjs");
-    command.arg("--out").arg(config_path(folder)).arg("--port").arg(port.to_string());
+    command.arg("--out").arg(config_path(folder)).arg("--port").arg(ports.0.to_string());
+    if let Some(cron_port) = ports.1 {
+        command.arg("--cron-port").arg(cron_port.to_string());
+    }
     command.arg("--storage").arg(storage).arg("--build").arg(build).arg("--vars-file").arg(vars_path);
     run(command);
 }

@@ -162,6 +162,25 @@ fn many_expiries_at_one_instant() {
     assert_eq!(check["consistent"], true, "{check}");
 }
 
+/// The cron of `wrangler.toml` does the same by itself.
+#[test]
+fn the_cron_sweeps() {
+    let tenant = tenant("acme");
+    let options = Options::new("cron").tenant(&tenant).limit("start_grace_ms", 600_000).with_cron();
+    let world = World::start(&options.with_test_hooks());
+    let client = world.client(&tenant);
+    die_after_admission(&client);
+    world.kill();
+    world.edit_tenant(&tenant, &[OVERDUE]);
+    world.forget_alarms();
+    world.restart();
+    assert_eq!(world.ring_cron(), "ok");
+    assert!(world.output().contains(r#"sweep: {"object":"sweep","tenants":1,"tenants_failed":0,"holds_asked":1"#));
+    assert_eq!(client.wait_until_nothing_is_held().spent, 0);
+    let wrangler = std::fs::read_to_string(holdfast_e2e::world::repository().join("wrangler.toml")).expect("settings");
+    assert!(wrangler.contains("crons = [\"* * * * *\"]"), "it is scheduled");
+}
+
 /// Fault 37: sweeps at the same time, and while the alarm rings, do no more than one.
 #[test]
 fn sweeps_at_the_same_time() {
