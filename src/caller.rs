@@ -111,6 +111,44 @@ impl Bearer {
     }
 }
 
+/// A page of another origin that asks, as far as it may read why it was refused.
+#[derive(Clone, Debug)]
+pub(crate) enum PageAsks {
+    /// By a key or token whose tenant can be asked.
+    By(Bearer),
+    /// By a token that has ended, and that was for this very origin.
+    Ended,
+    /// By nothing that could have been allowed.
+    Nothing,
+}
+
+impl PageAsks {
+    /// Reads the request.
+    pub(crate) fn of(env: &Env, request: &Request) -> Self {
+        match Bearer::of(env, request) {
+            Ok(bearer) => Self::By(bearer),
+            Err(Refusal::TokenExpired) if was_for_its_page(env, request) => Self::Ended,
+            Err(_) => Self::Nothing,
+        }
+    }
+
+    /// Whether the page may read an error that came before its origin was checked: the tenant is asked now.
+    pub(crate) async fn may_read_errors(&self, env: &Env) -> bool {
+        match self {
+            Self::By(bearer) => bearer.authenticate(env, None).await.is_ok(),
+            Self::Ended => true,
+            Self::Nothing => false,
+        }
+    }
+}
+
+fn was_for_its_page(env: &Env, request: &Request) -> bool {
+    let (Page::Of(origin), Ok(key)) = (Page::of(request), settings::token_key(env)) else { return false };
+    let token = shown(request.headers()).and_then(|shown| BrowserToken::parse(&shown));
+    let ended = token.and_then(|token| key.ended(&token, clock::now()));
+    ended.is_some_and(|claims| origin.is_among(&claims.origins))
+}
+
 /// The text of the key or token that is shown.
 fn shown(headers: &Headers) -> Option<String> {
     let authorization = header(headers, "authorization");

@@ -7,6 +7,10 @@
 //! | an `Origin` that the tenant allows | served, and the page may read the answer |
 //! | any other `Origin` | refused before anything is held, and the page may not read why |
 //!
+//! An error that comes before that check (a malformed body, say) costs the page one more question to the tenant: only if
+//! its key and its origin are accepted may it read the error. So may the page of a token that has ended, if the token
+//! named its origin.
+//!
 //! The tenant's object checks the origin right after the key, in the hop that every request makes anyway. Hiding the
 //! answer would not be enough: the request would have been served, and paid.
 //!

@@ -149,27 +149,30 @@ impl PumpLog for EdgeLog {
         }
     }
 
-    async fn finish(&self, end: UpstreamEnd, last_bytes: Vec<u8>) {
-        let mut rest = self.0.unstored.take();
-        rest.extend_from_slice(&last_bytes);
+    async fn finish(&self, end: &UpstreamEnd, last_bytes: &[u8]) -> bool {
+        let mut rest = self.0.unstored.borrow().clone();
+        rest.extend_from_slice(last_bytes);
         let call = GenerationCall::Finish {
             epoch: self.0.epoch,
             offset: self.0.stored.get(),
-            response: self.0.response.take(),
-            end: Box::new(end),
+            response: self.0.response.borrow().clone(),
+            end: Box::new(end.clone()),
         };
         match ask::generation(&self.0.env, &self.0.identity, &call, &rest).await {
             Ok(Answer::Reply(GenerationReply::Finished { head, terminal })) => {
                 if let Some(head) = head {
                     self.0.client.respond(self.0.head_for_client(&head));
                 }
-                let mut rest = last_bytes;
+                let mut rest = last_bytes.to_vec();
                 rest.extend(terminal.into_bytes());
                 self.0.client.close(rest);
+                true
             }
-            // Another driver owns, or the object is out of reach: the lease finds what is left. The client's answer
-            // stays open here, and `drive` breaks it off.
-            answer => worker::console_error!("the end of an edge generation was not taken: {answer:?}"),
+            answer => {
+                // Where another driver owns, the client's answer stays open here, and `drive` breaks it off.
+                worker::console_error!("the end of an edge generation was not taken: {answer:?}");
+                !matches!(answer, Err(Refusal::Unavailable { .. }))
+            }
         }
     }
 }

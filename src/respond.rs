@@ -155,7 +155,7 @@ const fn status_of_refusal(refusal: &Refusal) -> u16 {
         Refusal::PreconditionFailed => 412,
         Refusal::IdempotencyKeyReused => 422,
         Refusal::PreconditionRequired => 428,
-        Refusal::ConcurrencyExceeded { .. } | Refusal::TooManyReaders => 429,
+        Refusal::ConcurrencyExceeded { .. } | Refusal::DetachedExceeded { .. } | Refusal::TooManyReaders => 429,
         Refusal::Misconfigured { .. } | Refusal::Unavailable { .. } => 503,
     }
 }
@@ -272,7 +272,7 @@ mod tests {
     fn problems_are_written_as_documented() {
         assert_eq!(
             text(&Refusal::NotFound.into()),
-            r#"{"type":"https://holdfast.dev/problems/not_found","title":"Not found","status":404,"detail":"No such generation.","code":"not_found","retryable":false}"#
+            r#"{"type":"https://holdfast.dev/problems/not_found","title":"Not found","status":404,"detail":"Nothing of that id exists.","code":"not_found","retryable":false}"#
         );
         assert_eq!(
             text(&EdgeError::BeyondEnd { log_length: 7 }),

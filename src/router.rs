@@ -3,6 +3,7 @@
 use crate::accounts::{self, Actor};
 use crate::admin::{self, AdminPath};
 use crate::books::{self, BooksPath};
+use crate::caller::PageAsks;
 use crate::configuration::{self, ConfigPath};
 use crate::cors::{self, Page};
 use crate::error::EdgeError;
@@ -43,12 +44,17 @@ enum Endpoint<'a> {
     Keys,
     Policy,
     Proxied(Served),
+    Token(&'a str),
     Tokens,
     Webhook(WebhookPath<'a>),
+    #[cfg(feature = "test-hooks")]
+    TestCalls,
     #[cfg(feature = "test-hooks")]
     TestPanic,
     #[cfg(feature = "test-hooks")]
     TestPanicObject(&'a str),
+    #[cfg(feature = "test-hooks")]
+    TestWriteFault(&'a str),
 }
 
 /// Where a request goes.
@@ -76,6 +82,8 @@ impl<'a> Endpoint<'a> {
             "/v1/tokens" => Some(Self::Tokens),
             "/healthz" => Some(Self::Healthz),
             #[cfg(feature = "test-hooks")]
+            "/__test/calls" => Some(Self::TestCalls),
+            #[cfg(feature = "test-hooks")]
             "/__test/panic" => Some(Self::TestPanic),
             _ => Served::at(path).map(Self::Proxied).or_else(|| Self::with_id(path)),
         }
@@ -85,6 +93,10 @@ impl<'a> Endpoint<'a> {
         #[cfg(feature = "test-hooks")]
         if let Some(id) = path.strip_prefix("/__test/panic-object/") {
             return Some(Self::TestPanicObject(id));
+        }
+        #[cfg(feature = "test-hooks")]
+        if let Some(fault) = path.strip_prefix("/__test/write-fault/") {
+            return Some(Self::TestWriteFault(fault));
         }
         if let Some(rest) = path.strip_prefix("/admin/") {
             return AdminPath::at(rest).map(Self::Admin);
@@ -102,6 +114,9 @@ impl<'a> Endpoint<'a> {
         if let Some(id) = path.strip_prefix("/v1/keys/") {
             return Some(Self::Key(id)).filter(|_| !id.contains('/'));
         }
+        if let Some(id) = path.strip_prefix("/v1/tokens/") {
+            return Some(Self::Token(id)).filter(|_| !id.contains('/'));
+        }
         let rest = path.strip_prefix("/v1/generations/")?;
         match rest.split_once('/') {
             None => Some(Self::Generation(rest)),
@@ -115,13 +130,13 @@ impl<'a> Endpoint<'a> {
     const fn methods(self) -> &'static [&'static str] {
         match self {
             Self::Admin(path) => path.methods(),
-            Self::Callback(..) | Self::Proxied(_) | Self::GenerationCancel(_) | Self::Tokens => &["POST"],
+            Self::Callback(..) | Self::Proxied(_) | Self::GenerationCancel(_) => &["POST"],
             Self::Config(path) => path.methods(),
-            Self::Key(_) => &["DELETE"],
-            Self::Keys => &["GET", "POST"],
+            Self::Key(_) | Self::Token(_) => &["DELETE"],
+            Self::Keys | Self::Tokens => &["GET", "POST"],
             Self::Webhook(path) => path.methods(),
             #[cfg(feature = "test-hooks")]
-            Self::TestPanic | Self::TestPanicObject(_) => &["POST"],
+            Self::TestPanic | Self::TestPanicObject(_) | Self::TestWriteFault(_) => &["POST"],
             _ => &["GET"],
         }
     }
@@ -138,6 +153,7 @@ impl<'a> Endpoint<'a> {
                 | Self::GenerationResult(_)
                 | Self::GenerationStream(_)
                 | Self::Proxied(_)
+                | Self::Token(_)
                 | Self::Tokens
         )
     }
@@ -189,13 +205,18 @@ pub(crate) async fn handle(request: Request, env: &Env, context: &Context) -> Re
         return respond::no_content(&headers);
     }
     let page = Page::of(&request);
+    let asks = (page != Page::Own && destination.serves_pages()).then(|| PageAsks::of(env, &request));
     let answer = match destination {
         Destination::Endpoint(endpoint) if page != Page::Own && !endpoint.serves_pages() => {
             Err(Refusal::OriginNotAllowed.into())
         }
         _ => answer(destination, request, env, context).await,
     };
-    let readable = destination.serves_pages() && cors::may_read(&answer);
+    let readable = match (&asks, &answer) {
+        (None, _) => false,
+        (Some(asks), Err(_)) if !cors::may_read(&answer) => asks.may_read_errors(env).await,
+        (Some(_), _) => cors::may_read(&answer),
+    };
     let response = answer.unwrap_or_else(|error| destination.error(&error));
     match page {
         Page::Own => response,
@@ -239,6 +260,8 @@ async fn serve(endpoint: Endpoint<'_>, request: Request, env: &Env, context: &Co
         Endpoint::Key(id) => accounts::revoke_key(&Actor::of_key(&request, env)?, env, id).await,
         Endpoint::Keys if reads => accounts::list_keys(&Actor::of_key(&request, env)?, env).await,
         Endpoint::Keys => accounts::issue_key(&Actor::of_key(&request, env)?, request, env).await,
+        Endpoint::Token(id) => tokens::revoke(&request, env, id).await,
+        Endpoint::Tokens if reads => tokens::list(&request, env).await,
         Endpoint::Tokens => tokens::mint(request, env).await,
         Endpoint::Webhook(path) => webhooks::serve(path, &request, env).await,
         Endpoint::Balance => balance::show(&request, env).await,
@@ -253,9 +276,13 @@ async fn serve(endpoint: Endpoint<'_>, request: Request, env: &Env, context: &Co
         Endpoint::Healthz => healthz::check(env),
         Endpoint::Policy => policy_report::show(&request, env).await,
         #[cfg(feature = "test-hooks")]
+        Endpoint::TestCalls => respond::ok(&holdfast_objects::test_hooks::calls()),
+        #[cfg(feature = "test-hooks")]
         Endpoint::TestPanic => crate::test_hooks::panic_here(),
         #[cfg(feature = "test-hooks")]
         Endpoint::TestPanicObject(id) => crate::test_hooks::panic_object(&request, env, id).await,
+        #[cfg(feature = "test-hooks")]
+        Endpoint::TestWriteFault(fault) => crate::test_hooks::arm_write_fault(fault),
     }
 }
 
@@ -322,7 +349,11 @@ mod tests {
             ("DELETE", "/v1/balance", WrongMethod(Endpoint::Balance)),
             ("POST", "/v1/keys", to(Endpoint::Keys)),
             ("POST", "/v1/tokens", to(Endpoint::Tokens)),
-            ("GET", "/v1/tokens", WrongMethod(Endpoint::Tokens)),
+            ("GET", "/v1/tokens", to(Endpoint::Tokens)),
+            ("PUT", "/v1/tokens", WrongMethod(Endpoint::Tokens)),
+            ("DELETE", "/v1/tokens/tok_1", to(Endpoint::Token("tok_1"))),
+            ("GET", "/v1/tokens/tok_1", WrongMethod(Endpoint::Token("tok_1"))),
+            ("DELETE", "/v1/tokens/a/b", Nowhere),
             ("POST", "/v1/tokens/", Nowhere),
             ("DELETE", "/v1/keys/key_1", to(Endpoint::Key("key_1"))),
             ("GET", "/v1/keys/key_1", WrongMethod(Endpoint::Key("key_1"))),
@@ -370,7 +401,9 @@ mod tests {
             ("GET", "/v1/generations/gen_1/stream"),
             ("POST", "/v1/generations/gen_1/cancel"),
             ("GET", "/v1/balance"),
+            ("GET", "/v1/tokens"),
             ("POST", "/v1/tokens"),
+            ("DELETE", "/v1/tokens/tok_1"),
         ] {
             assert!(serves(method, path), "{path}");
         }
@@ -381,7 +414,7 @@ mod tests {
             ("DELETE", "/v1/keys/key_1"),
             ("GET", "/admin/tenants"),
             ("GET", "/healthz"),
-            ("GET", "/v1/tokens"),
+            ("PUT", "/v1/tokens"),
             ("GET", "/v1/unknown"),
             ("GET", "/"),
         ] {
@@ -414,7 +447,9 @@ mod tests {
     #[cfg(not(feature = "test-hooks"))]
     #[test]
     fn test_hooks_are_compiled_out() {
+        assert_eq!(Destination::of("GET", "/__test/calls"), Destination::Nowhere);
         assert_eq!(Destination::of("POST", "/__test/panic"), Destination::Nowhere);
         assert_eq!(Destination::of("POST", "/__test/panic-object/gen_1"), Destination::Nowhere);
+        assert_eq!(Destination::of("POST", "/__test/write-fault/lost/1"), Destination::Nowhere);
     }
 }

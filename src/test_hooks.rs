@@ -7,6 +7,7 @@ use holdfast_core::ids::{GenerationId, Identity, TenantId};
 use holdfast_core::refusal::Refusal;
 use holdfast_core::time::UnixMillis;
 use holdfast_core::wire::{GenerationCall, TenantCall, encode};
+use holdfast_objects::test_hooks::WriteFault;
 use holdfast_objects::{clock, rpc};
 use worker::js_sys::Uint8Array;
 use worker::wasm_bindgen::JsValue;
@@ -47,6 +48,22 @@ pub(crate) fn mute_until(request: &Request, lease_ms: u64) -> UnixMillis {
 #[expect(clippy::panic, reason = "the panic is what is tested")]
 pub(crate) fn panic_here() -> Result<Response, EdgeError> {
     panic!("asked to panic at the edge");
+}
+
+/// `POST /__test/write-fault/{lost|stop}/{n}`: after `n` more writes of any object, one is lost, or the server stands
+/// still before it.
+///
+/// # Errors
+/// 400 for anything else.
+pub(crate) fn arm_write_fault(fault: &str) -> Result<Response, EdgeError> {
+    let (fault, after) = fault.split_once('/').ok_or_else(|| EdgeError::invalid("kind/number"))?;
+    let fault = match fault {
+        "lost" => WriteFault::Lost,
+        "stop" => WriteFault::Stop,
+        _ => return Err(EdgeError::invalid("lost or stop")),
+    };
+    holdfast_objects::test_hooks::arm_write_fault(fault, after.parse().map_err(|_| EdgeError::invalid("a number"))?);
+    Ok(Response::empty()?)
 }
 
 /// `POST /__test/panic-object/{generation}`: the generation's object panics. The answer says what its caller saw.

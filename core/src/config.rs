@@ -155,6 +155,8 @@ pub struct Limits {
     pub webhook_rotation_ms: u64,
     /// How long an event that was delivered, or a dead letter, is kept.
     pub webhook_keep_ms: u64,
+    /// Events of one tenant that may be on their way at once; and dead letters that further ones may become.
+    pub webhook_pending_max: u32,
     /// Tenants that one sweep pokes; the next one goes on behind them.
     pub sweep_tenants_max: u32,
     /// Callbacks of one tenant that wait for their operation; the oldest gives way.
@@ -181,6 +183,7 @@ impl Default for Limits {
             webhook_timeout_ms: 15_000,
             webhook_rotation_ms: 86_400_000,
             webhook_keep_ms: 2_592_000_000,
+            webhook_pending_max: 10_000,
             sweep_tenants_max: 200,
             callbacks_parked_max: 1_000,
             callback_parked_ms: 86_400_000,
@@ -263,6 +266,7 @@ pub fn parse_limits(json: Option<&str>) -> Result<Limits, ConfigError> {
         ("start_grace_ms", limits.start_grace_ms),
         ("webhook_timeout_ms", limits.webhook_timeout_ms),
         ("webhook_keep_ms", limits.webhook_keep_ms),
+        ("webhook_pending_max", u64::from(limits.webhook_pending_max)),
         ("sweep_tenants_max", u64::from(limits.sweep_tenants_max)),
         ("callbacks_parked_max", u64::from(limits.callbacks_parked_max)),
         ("callback_parked_ms", limits.callback_parked_ms),

@@ -223,6 +223,9 @@ pub enum ReasonCode {
     OperatorCompensation,
     /// The tenant refuses a posting for good.
     PostingRefused,
+    /// The last reader left, the work would have gone on, and the tenant's cap of such generations was reached: the
+    /// socket was closed.
+    DetachedExceeded,
 }
 
 impl ReasonCode {

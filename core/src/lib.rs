@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //!
-//! Tests cite them by number; the ones named here exist (`core/tests/invariants.rs` looks for them). The model in
+//! Tests cite them by number; the ones named here exist (`core/tests/named_tests.rs` looks for them). The model in
 //! `tests/model` checks all twelve over every interleaving within its bounds.
 //!
 //! 1. At most one settlement per reservation.

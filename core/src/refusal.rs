@@ -6,6 +6,9 @@ use alloc::string::{String, ToString};
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
+/// The stable name of [`Refusal::DetachedExceeded`], by which a reservation knows it.
+pub const DETACHED_EXCEEDED: &str = "detached_exceeded";
+
 /// A refused command. Within one door the variants stand in the order in which they are checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "refusal", rename_all = "snake_case")]
@@ -112,6 +115,11 @@ pub enum Refusal {
     AlreadyResolved,
     /// A posting overtook the one that it follows: it is applied when that one has come.
     NotResolvedYet,
+    /// As many generations go on without a reader as may: `detached_max` of the configuration.
+    DetachedExceeded {
+        /// The tenant's limit.
+        limit: u32,
+    },
     /// An amount is out of range.
     AmountOutOfRange,
     /// The operator's settings cannot be served from. The reason is for the operator: it is logged and `/healthz` has it.
@@ -166,6 +174,7 @@ impl Refusal {
             Self::PostingConflict => "posting_conflict",
             Self::AlreadyResolved => "already_resolved",
             Self::NotResolvedYet => "not_resolved_yet",
+            Self::DetachedExceeded { .. } => DETACHED_EXCEEDED,
             Self::AmountOutOfRange => "amount_out_of_range",
             Self::Misconfigured { .. } => "misconfigured",
             Self::Unavailable { .. } => "unavailable",
@@ -197,6 +206,8 @@ impl Refusal {
             | Self::PostingConflict
             | Self::WrongState { .. }
             | Self::AlreadyResolved
+            // Of no posting; the answer to a word about a place stands.
+            | Self::DetachedExceeded { .. }
             | Self::AmountOutOfRange => true,
             Self::InvalidKey
             | Self::TokenExpired
@@ -268,7 +279,7 @@ impl Refusal {
             Self::ConcurrencyExceeded { limit } => {
                 alloc::format!("All {limit} concurrency slots are in use.")
             }
-            Self::NotFound => "No such generation.".to_string(),
+            Self::NotFound => "Nothing of that id exists.".to_string(),
             Self::NeverStarted => {
                 "This generation was resolved before it was started; send the request again.".to_string()
             }
@@ -295,6 +306,7 @@ impl Refusal {
             Self::PostingConflict => "This posting id was used with other content.".to_string(),
             Self::AlreadyResolved => "The hold is already resolved.".to_string(),
             Self::NotResolvedYet => "The posting that this one follows has not come yet.".to_string(),
+            Self::DetachedExceeded { limit } => alloc::format!("{limit} generations go on without a reader already."),
             Self::AmountOutOfRange => "An amount is out of range.".to_string(),
             Self::Misconfigured { .. } => "The service is not configured correctly.".to_string(),
             Self::Unavailable { what } => alloc::format!("Temporarily unavailable: {what}."),

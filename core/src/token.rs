@@ -10,9 +10,13 @@
 //! token can read them, so they name no secret.
 //!
 //! A token is verified twice. The edge checks the MAC, the time and the token's origins, and passes on what it says; the
-//! tenant's object then checks that the minting key still stands and that the call is within the limits.
+//! tenant's object then checks that the minting key still stands, that the token was not revoked, and that the call is
+//! within the limits.
 
 mod base64url;
+mod minted;
+
+pub use minted::{By, MINTED_KEPT_MS, MINTED_MAX, Minted, TokenPage, TokenView, check_minted};
 
 use crate::ids::{GenerationId, TenantId, TokenId};
 use crate::key::{KeyDigest, hmac_sha256};
@@ -280,6 +284,12 @@ impl TokenKey {
     pub fn verify(&self, token: &BrowserToken, now: UnixMillis) -> Result<Claims, Refusal> {
         let claims = self.authentic(&token.0).ok_or(Refusal::InvalidKey)?;
         if claims.expires_at <= now { Err(Refusal::TokenExpired) } else { Ok(claims) }
+    }
+
+    /// What a token said that counts no more; `None` for one that still does, and for any other text.
+    #[must_use]
+    pub fn ended(&self, token: &BrowserToken, now: UnixMillis) -> Option<Claims> {
+        self.authentic(&token.0).filter(|claims| claims.expires_at <= now)
     }
 
     fn authentic(&self, text: &str) -> Option<Claims> {

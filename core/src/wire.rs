@@ -21,7 +21,7 @@ use crate::ledger::Posting;
 use crate::money::Micros;
 use crate::policy::Terms;
 use crate::refusal::Refusal;
-use crate::reservation::{Cancellation, ResolvedBy, ResponseHead, RunEnd, Signal, UpstreamEnd};
+use crate::reservation::{Cancellation, Detached, ResolvedBy, ResponseHead, RunEnd, Signal, UpstreamEnd};
 use crate::signature::SecretText;
 use crate::tenant::account::{AccountView, Authority, KeyView, NewKey, Status};
 use crate::tenant::books::ReservationBooks;
@@ -130,6 +130,34 @@ pub enum TenantCall {
         provider: String,
         /// What is said.
         action: OperationCall,
+    },
+    /// Which tokens were minted, or the end of one.
+    Tokens {
+        /// The caller's key, or the token that ends itself.
+        key: Credential,
+        /// What is to be done.
+        action: TokensCall,
+    },
+    /// Work goes on without a reader, or does so no longer. Idempotent by the number of the place.
+    Detached(Box<Detached>),
+}
+
+/// What can be done with minted tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokensCall {
+    /// The latest ones.
+    List {
+        /// From before this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<TokenId>,
+        /// At most so many.
+        limit: u32,
+    },
+    /// From the next call on, this one is not accepted. A text that is no id names no token.
+    Revoke {
+        /// Which.
+        id: String,
     },
 }
 
@@ -295,6 +323,11 @@ pub enum TenantReply {
     Settled,
     /// The webhook, or deliveries, as the API shows them; see [`crate::webhook::view`].
     Webhook {
+        /// JSON.
+        document: String,
+    },
+    /// Tokens, or the one that was revoked, as the API shows them.
+    Tokens {
         /// JSON.
         document: String,
     },
@@ -624,6 +657,11 @@ mod tests {
         let extend = serde_json::from_str::<TenantCall>(&bytes).unwrap();
         assert!(matches!(&extend, TenantCall::Extend(extend) if extend.epoch == 2));
         assert_eq!(serde_json::to_string(&extend).unwrap(), bytes);
+        let bytes =
+            alloc::format!(r#"{{"call":"detached","identity":{identity},"place":{{"number":3,"taken":true}}}}"#);
+        let detached = serde_json::from_str::<TenantCall>(&bytes).unwrap();
+        assert!(matches!(&detached, TenantCall::Detached(told) if told.place.taken));
+        assert_eq!(serde_json::to_string(&detached).unwrap(), bytes);
         assert_eq!(serde_json::to_string(&TenantReply::Extended).unwrap(), r#"{"reply":"extended"}"#);
         for pinned in [
             r#"{"call":"sweep"}"#.into(),

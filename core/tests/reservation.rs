@@ -47,6 +47,8 @@ mod open;
 mod operate;
 #[path = "reservation/outbox.rs"]
 mod outbox;
+#[path = "reservation/place.rs"]
+mod place;
 #[path = "reservation/redeliver.rs"]
 mod redeliver;
 #[path = "reservation/rejoin.rs"]

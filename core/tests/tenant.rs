@@ -17,12 +17,16 @@ mod balance;
 mod billing;
 #[path = "tenant/check.rs"]
 mod check;
+#[path = "tenant/detached.rs"]
+mod detached;
 #[path = "tenant/due.rs"]
 mod due;
 #[path = "tenant/extensions.rs"]
 mod extensions;
 #[path = "tenant/histories.rs"]
 mod histories;
+#[path = "tenant/minted.rs"]
+mod minted;
 #[path = "tenant/model.rs"]
 mod model;
 #[path = "tenant/postings.rs"]

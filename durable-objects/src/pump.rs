@@ -25,6 +25,9 @@ use worker::{AbortController, AbortSignal, ByteStream, Env, Response};
 /// The first batch is stored at the latest after so long.
 const FIRST_BATCH_MS: u64 = 100;
 
+/// Pauses before an end that could not be stored is told again. After the last one, the lease finds what is left.
+const FINISH_PAUSES_MS: [u64; 4] = [50, 250, 1_000, 4_000];
+
 /// Whether the driver goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -53,8 +56,9 @@ pub trait PumpLog {
     fn has_unstored(&self) -> bool;
     /// Stores what was delivered; with nothing to store it is a heartbeat.
     fn flush(&self) -> impl Future<Output = Verdict> + 'static;
-    /// The end: stores the last bytes, closes and settles in one step.
-    fn finish(&self, end: UpstreamEnd, last_bytes: Vec<u8>) -> impl Future<Output = ()>;
+    /// The end: stores the last bytes, closes and settles in one step. Whether it was taken, or refused for good: false
+    /// when the log cannot be written right now.
+    fn finish(&self, end: &UpstreamEnd, last_bytes: &[u8]) -> impl Future<Output = bool>;
 }
 
 /// Stops a driver from outside: closes the socket at once.
@@ -175,13 +179,13 @@ pub async fn run<L: PumpLog>(
         Err(Verdict::Fenced) => abort.abort(),
         Err(_) => {
             abort.abort();
-            log.finish(UpstreamEnd::by(SourceEnd::Aborted), Vec::new()).await;
+            finish(log, &UpstreamEnd::by(SourceEnd::Aborted), &[]).await;
         }
-        Ok(Err(_)) if abort.is_aborted() => log.finish(UpstreamEnd::by(SourceEnd::Aborted), Vec::new()).await,
+        Ok(Err(_)) if abort.is_aborted() => finish(log, &UpstreamEnd::by(SourceEnd::Aborted), &[]).await,
         Ok(Err(error)) => {
             worker::console_error!("no answer from the provider: {error:?}");
             let provably_unsent = matches!(error, CallError::NotSent(_));
-            log.finish(UpstreamEnd::by(SourceEnd::NoResponse { provably_unsent }), Vec::new()).await;
+            finish(log, &UpstreamEnd::by(SourceEnd::NoResponse { provably_unsent }), &[]).await;
         }
         Ok(Ok(response)) => take_in(log, response, abort, options).await,
     }
@@ -263,6 +267,17 @@ pub async fn resume<L: PumpLog>(
     exchange.take(response, intake, None).await
 }
 
+/// What was observed must not be lost to a write that fails once: it may be exact usage.
+async fn finish<L: PumpLog>(log: &L, end: &UpstreamEnd, last_bytes: &[u8]) {
+    for pause_ms in FINISH_PAUSES_MS {
+        if log.finish(end, last_bytes).await {
+            return;
+        }
+        sleep_ms(pause_ms).await;
+    }
+    log.finish(end, last_bytes).await;
+}
+
 /// What was observed of a stream, and its last bytes. Half an event is left out: to a client it is broken JSON, on which
 /// it would fail before it sees our error. It counts in an estimate.
 fn end_of_stream(source: SourceEnd, head: Option<ResponseHead>, mut rest: IntakeEnd) -> (UpstreamEnd, Vec<u8>) {
@@ -281,17 +296,25 @@ fn end_of_stream(source: SourceEnd, head: Option<ResponseHead>, mut rest: Intake
 
 /// What was observed of a plain answer, and its bytes. One that is not whole, or cannot be passed on, is not stored: its
 /// readers get an error instead, and its status alone is told.
-fn end_of_body(source: SourceEnd, head: &ResponseHead, rest: IntakeEnd, mut body: Vec<u8>) -> (UpstreamEnd, Vec<u8>) {
+fn end_of_body(
+    broke_off: bool,
+    source: SourceEnd,
+    head: &ResponseHead,
+    rest: IntakeEnd,
+    mut body: Vec<u8>,
+) -> (UpstreamEnd, Vec<u8>) {
     body.extend(rest.tail);
     let error_envelope = is_error_envelope(&body);
     let whole = rest.class == EndClass::Complete && is_success(head.status);
     let ended_by_itself = matches!(source, SourceEnd::Body(_));
-    let kept = ended_by_itself && (whole || is_passable(head.status, error_envelope));
+    let passable = !broke_off && is_passable(head.status, error_envelope);
+    let kept = ended_by_itself && (whole || passable);
     if !kept {
         body.clear();
     }
     let told = kept || (ended_by_itself && !is_success(head.status));
-    (UpstreamEnd { error_envelope, head: told.then(|| head.clone()), ..reported(source, rest.report) }, body)
+    let head = told.then(|| head.clone());
+    (UpstreamEnd { error_envelope, head, broke_off: broke_off && !kept, ..reported(source, rest.report) }, body)
 }
 
 fn reported(source: SourceEnd, report: MeterReport) -> UpstreamEnd {
@@ -320,6 +343,8 @@ struct Exchange<'a, L> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stopped {
     BodyEnded,
+    /// The connection was lost before the body's end.
+    BodyBroke,
     TooLarge,
     Differs,
     Told(Verdict),
@@ -343,7 +368,7 @@ impl<L: PumpLog> Exchange<'_, L> {
             // No body to read: an answer with its head alone.
             Err(_) => Stopped::BodyEnded,
         };
-        let aborted = stopped != Stopped::BodyEnded || self.abort.is_aborted();
+        let aborted = !matches!(stopped, Stopped::BodyEnded | Stopped::BodyBroke) || self.abort.is_aborted();
         self.abort.abort();
         match stopped {
             Stopped::Told(Verdict::Fenced) => return Ok(()),
@@ -359,10 +384,12 @@ impl<L: PumpLog> Exchange<'_, L> {
             _ => SourceEnd::Body(rest.class),
         };
         let (end, last_bytes) = match &head {
-            Some(head) if !self.streaming => end_of_body(source, head, rest, self.collected),
+            Some(head) if !self.streaming => {
+                end_of_body(stopped == Stopped::BodyBroke, source, head, rest, self.collected)
+            }
             _ => end_of_stream(source, head, rest),
         };
-        self.log.finish(end, last_bytes).await;
+        finish(self.log, &end, &last_bytes).await;
         Ok(())
     }
 
@@ -381,7 +408,11 @@ impl<L: PumpLog> Exchange<'_, L> {
                     if verdict != Verdict::Continue { return Stopped::Told(verdict); }
                 },
                 chunk = body.next().fuse() => {
-                    let Some(Ok(chunk)) = chunk else { return Stopped::BodyEnded };
+                    let chunk = match chunk {
+                        Some(Ok(chunk)) => chunk,
+                        Some(Err(_)) => return Stopped::BodyBroke,
+                        None => return Stopped::BodyEnded,
+                    };
                     let was_empty = !self.log.has_unstored();
                     self.log.received();
                     self.received_bytes = self.received_bytes.saturating_add(chunk.len() as u64);

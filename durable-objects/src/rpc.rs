@@ -130,6 +130,8 @@ async fn send<T: Serialize>(stub: &Stub, call: &T, raw: &[u8]) -> Result<Respons
 }
 
 async fn send_with<T: Serialize>(stub: &Stub, call: &T, raw: &[u8], headers: Headers) -> Result<Response> {
+    #[cfg(feature = "test-hooks")]
+    crate::test_hooks::count(call);
     let frame = encode(call, raw).map_err(|error| Error::from(error.0))?;
     let mut init = RequestInit::new();
     // The answer may be the provider's: its status is passed on, never acted on.

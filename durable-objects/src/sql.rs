@@ -60,6 +60,8 @@ pub fn json<T: Serialize>(value: &T) -> Result<SqlStorageValue> {
 /// # Errors
 /// The database's error.
 pub fn run(sql: &SqlStorage, statement: &str, parameters: Row) -> Result<usize> {
+    #[cfg(feature = "test-hooks")]
+    crate::test_hooks::before_write()?;
     Ok(sql.exec(statement, parameters)?.rows_written())
 }
 

@@ -48,7 +48,7 @@ impl Aggregate {
                 transition
             }
         };
-        Ok(transition.announced(self, now).with_operation(self, now))
+        Ok(transition.placed(self, now).announced(self, now).with_operation(self, now))
     }
 }
 

@@ -70,6 +70,8 @@ pub enum AbortCause {
     IdleTimeout,
     /// The whole took too long.
     TotalTimeout,
+    /// Its last reader left, and the tenant has as many generations without a reader as it may have.
+    DetachedMax,
 }
 
 /// What is known with authority of what the attempt came to: of each part the strongest that was said.

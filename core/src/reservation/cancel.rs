@@ -144,7 +144,7 @@ impl Reservation {
     pub(super) fn abort(&self, cause: AbortCause, now: UnixMillis, command: &str) -> Transition {
         let mut next = self.clone();
         next.attempt.abort = Some(cause);
-        if matches!(cause, AbortCause::Request | AbortCause::Disconnect) {
+        if matches!(cause, AbortCause::Request | AbortCause::Disconnect | AbortCause::DetachedMax) {
             next.lifecycle = Lifecycle::CancellationRequested;
         }
         let epoch = self.attempt.epoch();
@@ -154,6 +154,7 @@ impl Reservation {
             AbortCause::FirstByteTimeout => "abort_first_byte_timeout",
             AbortCause::IdleTimeout => "abort_idle_timeout",
             AbortCause::TotalTimeout => "abort_total_timeout",
+            AbortCause::DetachedMax => "abort_detached_max",
         };
         let request = next.request_cancel(now);
         let mut transition = next.changed(Reply::Stop).with_history(now, command, outcome, epoch);

@@ -60,6 +60,9 @@ pub struct UpstreamEnd {
     pub unseen_bytes_max: u64,
     /// An appended error event needs a blank line before it: the cut was inside an event.
     pub cut_inside_event: bool,
+    /// The connection was lost inside of an answer in one piece: its status stands, and nobody gets the half body.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub broke_off: bool,
 }
 
 impl UpstreamEnd {
@@ -76,6 +79,7 @@ impl UpstreamEnd {
             content_bytes: 0,
             unseen_bytes_max: 0,
             cut_inside_event: false,
+            broke_off: false,
         }
     }
 }
@@ -263,6 +267,7 @@ impl Reservation {
         match self.attempt.abort {
             Some(AbortCause::Request) => verdict(L::Cancelled, U::Cancelled, R::CancelledByRequest, charge),
             Some(AbortCause::Disconnect) => verdict(L::Cancelled, U::Cancelled, R::CancelledOnDisconnect, charge),
+            Some(AbortCause::DetachedMax) => verdict(L::Cancelled, U::Cancelled, R::DetachedExceeded, charge),
             _ if charge => verdict(L::Failed, U::Unknown, R::DriverLost, true),
             _ => verdict(L::Failed, U::Prepared, R::NeverSubmitted, false),
         }
@@ -285,6 +290,7 @@ impl Reservation {
         let charge = self.was_submitted();
         match self.attempt.abort {
             Some(AbortCause::Disconnect) => verdict(L::Cancelled, U::Cancelled, R::CancelledOnDisconnect, charge),
+            Some(AbortCause::DetachedMax) => verdict(L::Cancelled, U::Cancelled, R::DetachedExceeded, charge),
             Some(AbortCause::FirstByteTimeout) => verdict(L::Failed, U::Incomplete, R::FirstByteTimeout, charge),
             Some(AbortCause::IdleTimeout) => verdict(L::Failed, U::Incomplete, R::IdleTimeout, charge),
             Some(AbortCause::TotalTimeout) => verdict(L::Failed, U::Incomplete, R::TotalTimeout, charge),
@@ -346,7 +352,7 @@ impl Reservation {
     fn answer(&self, end: &UpstreamEnd, verdict: &Verdict, status: Option<u16>) -> (Option<ResponseHead>, Vec<u8>) {
         let stored = self.head.clone();
         let passable = status.is_some_and(|status| is_passable(status, end.error_envelope));
-        let provider_answered = matches!(end.source, SourceEnd::Body(_)) && passable;
+        let provider_answered = matches!(end.source, SourceEnd::Body(_)) && passable && !end.broke_off;
         // A completion that was only reported leaves readers with the part that came: to them it is no success.
         let whole =
             verdict.ended.lifecycle == Lifecycle::Completed && end.source == SourceEnd::Body(EndClass::Complete);
@@ -412,6 +418,10 @@ const fn error_of(reason: ReasonCode) -> (u16, &'static str, &'static str) {
         ReasonCode::CancelledByRequest => (409, "generation_cancelled", "The generation was cancelled by request."),
         ReasonCode::CancelledOnDisconnect => {
             (409, "generation_cancelled", "The generation was cancelled because its last reader left.")
+        }
+        ReasonCode::DetachedExceeded => {
+            let message = "The generation was cancelled: its last reader left, and too many others run without one.";
+            (409, "generation_cancelled", message)
         }
         ReasonCode::FirstByteTimeout => (504, "upstream_timeout", "The provider sent no first byte in time."),
         ReasonCode::IdleTimeout => (504, "upstream_timeout", "The provider stopped sending."),

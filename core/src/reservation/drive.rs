@@ -4,8 +4,8 @@ use super::command::{Effect, Reply, Transition};
 use super::conclude::{Conclusion, Ended, UpstreamEnd};
 use super::outbox::delivery;
 use super::{
-    Aggregate, Attempt, Connection, Lifecycle, LogFacts, Reservation, ResolvedAs, ResponseHead, Settlement, SourceEnd,
-    UpstreamState,
+    Aggregate, Attempt, Connection, Lifecycle, LogFacts, Place, Reservation, ResolvedAs, ResponseHead, Settlement,
+    SourceEnd, UpstreamState,
 };
 use crate::ids::{AttemptId, Identity};
 use crate::ledger::ReasonCode;
@@ -50,6 +50,7 @@ pub(super) fn start(identity: &Identity, attempt: &AttemptId, terms: &Terms, now
         refused_deliveries: Vec::new(),
         acknowledged_at: None,
         content_deleted: false,
+        place: Place::default(),
     };
     Transition::to(Aggregate::Live(Box::new(reservation)), Reply::Started { epoch: 1 })
 }

@@ -21,6 +21,7 @@
 //! | what an operator may do | [`operate`] |
 //! | the last reader is gone: what now? | `disconnect`, by the rules of [`crate::economics`] |
 //! | what a run tells about its route | `run_end` |
+//! | how many may go on without readers? | `place` |
 //! | when is something due? | `deadlines` |
 //! | the record of a release | `record` |
 //! | what the tenant is told | `announce` |
@@ -38,6 +39,7 @@ mod drive;
 pub mod machine;
 pub mod operate;
 mod outbox;
+mod place;
 mod posting;
 mod record;
 mod redeliver;
@@ -59,6 +61,7 @@ pub use machine::settlement::Settlement;
 pub use machine::upstream::UpstreamState;
 pub use operate::{ActionRow, Operation, OperatorAction};
 pub use outbox::{Delivery, Parcel, RefusedDelivery};
+pub use place::{Detached, Place};
 pub use record::EvidenceRow;
 pub use resume::{RESUMES_MAX, Resumption};
 pub use run_end::RunEnd;
@@ -219,6 +222,9 @@ pub struct Reservation {
     pub acknowledged_at: Option<UnixMillis>,
     /// Stored output was deleted.
     pub content_deleted: bool,
+    /// Its place among the tenant's detached generations.
+    #[serde(default, skip_serializing_if = "Place::is_untouched")]
+    pub place: Place,
 }
 
 impl Reservation {

@@ -24,6 +24,8 @@ pub enum Parcel {
     Notice,
     /// The provider's name of an operation, so that a callback finds its generation. It has no row: the state has it.
     Operation,
+    /// Whether the work goes on without a reader; its body is the aggregate's own [`super::Place`].
+    Place,
 }
 
 impl Parcel {
@@ -37,7 +39,7 @@ impl Parcel {
 pub struct Delivery {
     /// Which posting; of another parcel its own id.
     pub posting_id: String,
-    /// Which of them.
+    /// Which kind.
     #[serde(default, skip_serializing_if = "Parcel::is_posting")]
     pub parcel: Parcel,
     /// Deliveries that failed.
@@ -67,11 +69,6 @@ pub(super) fn notice_delivery(notice: &Notice, now: UnixMillis) -> Delivery {
     Delivery { posting_id: notice.id.clone(), parcel: Parcel::Notice, attempts: 0, next_at: now }
 }
 
-/// Whether it moves no money.
-fn is_word(deliveries: &[Delivery], id: &str) -> bool {
-    deliveries.iter().any(|delivery| delivery.posting_id == id && !delivery.parcel.is_posting())
-}
-
 impl Transition {
     /// Puts the name of an operation on its way, once it is known and the provider calls back about it.
     pub(super) fn with_operation(self, before: &Aggregate, now: UnixMillis) -> Self {
@@ -85,6 +82,10 @@ impl Transition {
             }
         })
     }
+}
+
+fn parcel_of(deliveries: &[Delivery], id: &str) -> Option<Parcel> {
+    deliveries.iter().find(|delivery| delivery.posting_id == id).map(|delivery| delivery.parcel)
 }
 
 fn without(deliveries: &[Delivery], posting_id: &str) -> Vec<Delivery> {
@@ -157,11 +158,11 @@ impl Reservation {
         if deliveries == self.deliveries {
             return Transition::unchanged(Reply::Done);
         }
-        // Settled is what has its postings applied: a word settles nothing, and what was refused for good has not arrived.
-        let acknowledged_at = if is_word(&self.deliveries, posting_id) {
+        // Settled is what has its postings applied: nothing else settles, and what was refused for good has not arrived.
+        let acknowledged_at = if parcel_of(&self.deliveries, posting_id) != Some(Parcel::Posting) {
             self.acknowledged_at
         } else {
-            let arrived = deliveries.iter().all(|delivery| !delivery.parcel.is_posting());
+            let arrived = !deliveries.iter().any(|delivery| delivery.parcel == Parcel::Posting);
             (arrived && self.refused_deliveries.is_empty()).then_some(now)
         };
         Self { deliveries, acknowledged_at, ..self.clone() }.changed(Reply::Done)
@@ -183,9 +184,13 @@ impl Reservation {
         if next.deliveries == self.deliveries {
             return Transition::unchanged(Reply::Done);
         }
-        if is_word(&self.deliveries, posting_id) {
+        match parcel_of(&self.deliveries, posting_id) {
+            Some(Parcel::Posting) | None => {}
+            Some(Parcel::Place) => return next.place_refused(refusal, now),
             // Nobody's balance depends on it.
-            return next.changed(Reply::Done).with_history(now, "delivery_refused", refusal, self.attempt.epoch());
+            Some(Parcel::Notice | Parcel::Operation) => {
+                return next.changed(Reply::Done).with_history(now, "delivery_refused", refusal, self.attempt.epoch());
+            }
         }
         next.refused_deliveries.push(refused(posting_id, refusal, now));
         next.ask_for_review(ReasonCode::PostingRefused, now);

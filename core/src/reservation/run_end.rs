@@ -63,6 +63,7 @@ impl Reservation {
     fn went_on(&self) -> bool {
         let by_assessment = || self.assessment.as_ref().map(|assessment| assessment.decision.choice);
         self.disconnects > 0
+            && self.attempt.abort != Some(AbortCause::DetachedMax)
             && match self.terms.on_disconnect {
                 OnDisconnect::Cancel => false,
                 OnDisconnect::Detach => true,
@@ -73,7 +74,9 @@ impl Reservation {
     fn departure(&self, finished_at: UnixMillis) -> Option<Departure> {
         let alone = self.connection.state == ConnectionState::Disconnected;
         match self.lifecycle {
-            Lifecycle::Cancelled if self.attempt.abort == Some(AbortCause::Disconnect) => {
+            Lifecycle::Cancelled
+                if matches!(self.attempt.abort, Some(AbortCause::Disconnect | AbortCause::DetachedMax)) =>
+            {
                 // A reader that came back after the stop has taken the time of the disconnect with it.
                 let assessed_at = self.assessment.as_ref().map(|assessment| assessment.at);
                 let disconnected_at = self.connection.disconnected_at.or(assessed_at).unwrap_or(finished_at);

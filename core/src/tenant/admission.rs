@@ -13,6 +13,7 @@ use crate::policy::{Background, OnDisconnect, Owner, Route, Terms, resolve_on_di
 use crate::refusal::Refusal;
 use crate::request::Endpoint;
 use crate::request::forward::forwarded;
+use crate::reservation::Place;
 use crate::time::UnixMillis;
 use crate::token::Credential;
 use alloc::collections::BTreeMap;
@@ -215,6 +216,7 @@ pub fn admit(
         reduced: Micros::ZERO,
         slot_freed: false,
         charged: Micros::ZERO,
+        place: Place::default(),
     };
     Ok((Admitted::of(&hold, false), Some(AdmissionRows { posted, hold, period, idempotency, run })))
 }

@@ -1,6 +1,6 @@
 //! The tenant aggregate: who may run what, what is held, what is spent.
 //!
-//! [`admit`], [`extend`] and [`settle`] are the transitions. Each takes the stored rows that it depends on and `now`,
+//! [`admit`], [`extend`], [`detach`] and [`settle`] are the transitions. Each takes the stored rows that it depends on and `now`,
 //! and returns the rows to store: one storage transaction in the TenantObject.
 //!
 //! `extend` is answered at once, since a further attempt waits for it; what a reservation decides by itself comes by
@@ -9,6 +9,7 @@
 pub mod account;
 mod admission;
 pub mod books;
+mod detached;
 mod due;
 mod extension;
 mod policy_report;
@@ -17,6 +18,7 @@ mod settlement;
 
 pub(crate) use admission::check_dialect;
 pub use admission::{AdmissionRows, Admit, AdmitContext, Admitted, admit, route_of};
+pub use detached::{DetachedContext, detach};
 pub use due::{OPEN_ASKED_MAX_MS, due_after_start, first_due};
 pub use extension::{Extend, ExtendContext, extend};
 pub use policy_report::{
@@ -33,6 +35,7 @@ use crate::ledger::{Balances, Direction, InvoiceLine, LedgerEntry, Posting, Post
 use crate::money::{Micros, MoneyError};
 use crate::policy::Terms;
 use crate::refusal::Refusal;
+use crate::reservation::Place;
 use crate::time::UnixMillis;
 use alloc::format;
 use alloc::string::String;
@@ -148,6 +151,9 @@ pub struct Hold {
     /// All that its reservation has been charged so far, refunds taken off: no more than this can be refunded.
     #[serde(default)]
     pub charged: Micros,
+    /// Its place among the tenant's detached generations, as its reservation last told.
+    #[serde(default, skip_serializing_if = "Place::is_untouched")]
+    pub place: Place,
 }
 
 impl Hold {
@@ -167,6 +173,12 @@ impl Hold {
     #[must_use]
     pub fn has_slot(&self) -> bool {
         self.state == HoldState::Open && !self.slot_freed
+    }
+
+    /// Whether its generation counts as one that goes on without a reader. What ends the hold ends this.
+    #[must_use]
+    pub fn is_detached(&self) -> bool {
+        self.state == HoldState::Open && self.place.taken
     }
 
     /// The hold after a posting of its reservation.

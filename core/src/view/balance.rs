@@ -56,6 +56,8 @@ pub struct OpenTotals {
     pub held: Micros,
     /// By route.
     pub routes: Vec<RouteSlots>,
+    /// Those whose generation goes on without a reader.
+    pub detached: u32,
 }
 
 /// What the balance was checked against: the ledger as far as it was read, and the open holds.
@@ -123,6 +125,9 @@ pub struct BalanceView {
     pub holds: Vec<HoldView>,
     /// Compared with ledger and holds.
     pub check: CheckView,
+    /// Generations that go on without a reader.
+    #[serde(default)]
+    pub detached: u32,
 }
 
 impl BalanceView {
@@ -136,6 +141,7 @@ impl BalanceView {
             spent_micros: tenant.balances.spent,
             available_micros: tenant.balances.available(),
             slots_in_use: tenant.slots_in_use,
+            detached: open.detached,
             routes: open.routes,
             holds: holds.iter().map(HoldView::of).collect(),
             check: CheckView {

@@ -83,6 +83,8 @@ pub enum DeadReason {
     EndpointDisabled,
     /// No endpoint is configured any more.
     EndpointRemoved,
+    /// As many events were on their way as may be.
+    TooManyPending,
 }
 
 /// Where it stands.
@@ -325,6 +327,12 @@ impl Delivery {
     #[must_use]
     pub fn disabled(&self, now: UnixMillis) -> Self {
         self.dead(DeadReason::EndpointDisabled, now)
+    }
+
+    /// A dead letter from the start, since too many others are on their way.
+    #[must_use]
+    pub fn crowded_out(&self, now: UnixMillis) -> Self {
+        self.dead(DeadReason::TooManyPending, now)
     }
 
     fn dead(&self, why: DeadReason, now: UnixMillis) -> Self {

@@ -55,6 +55,14 @@ pub struct Endpoint {
     /// It is not told at present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled: Option<Disabled>,
+    /// Events that were not stored, since too many others were: of any URL, and never forgotten.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropped: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Endpoint {
@@ -64,7 +72,7 @@ impl Endpoint {
     /// [`UrlFault`].
     pub fn new(url: &str, events: &[EventType], reach: Reach) -> Result<Self, UrlFault> {
         check_url(url, reach)?;
-        Ok(Self { url: url.into(), events: events.into(), disabled: None })
+        Ok(Self { url: url.into(), events: events.into(), disabled: None, dropped: 0 })
     }
 
     /// The endpoint as it is configured, with what is known of the one before: what happened to this URL stays, another
@@ -73,7 +81,7 @@ impl Endpoint {
     pub fn configured(config: &WebhookConfig, known: Option<&Self>) -> Self {
         let WebhookConfig { url, events } = config.clone();
         let disabled = known.filter(|known| known.url == url).and_then(|known| known.disabled);
-        Self { url, events, disabled }
+        Self { url, events, disabled, dropped: known.map_or(0, |known| known.dropped) }
     }
 
     /// Whether it is told at all.
@@ -86,6 +94,12 @@ impl Endpoint {
     #[must_use]
     pub fn wants(&self, kind: EventType) -> bool {
         kind == EventType::Test || self.events.is_empty() || self.events.contains(&kind)
+    }
+
+    /// So many more events were not stored.
+    #[must_use]
+    pub fn dropping(&self, more: u64) -> Self {
+        Self { dropped: self.dropped.saturating_add(more), ..self.clone() }
     }
 
     /// It answered that it is gone. The first time stands.

@@ -9,6 +9,7 @@ use crate::money::Micros;
 use crate::reservation::{Lifecycle, Settlement};
 use crate::time::UnixMillis;
 use crate::usage::Usage;
+use alloc::boxed::Box;
 use alloc::string::String;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -161,17 +162,43 @@ impl Notice {
     }
 }
 
-/// What is stored of an event that is told: `None` where nobody wants it. For an endpoint that is disabled it is a dead
-/// letter from the start: not sent, not lost.
+/// How many events of the tenant are stored, as far as it matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Crowd {
+    /// As many are on their way as may be.
+    pub pending_is_full: bool,
+    /// And as many dead letters are kept as that may have become.
+    pub dead_is_full: bool,
+}
+
+/// What is made of an event that is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// Nobody wants it.
+    Unwanted,
+    /// It is stored.
+    Stored(Box<(Notice, Delivery)>),
+    /// It is counted and not stored: there is room neither among the pending nor among the dead.
+    Dropped,
+}
+
+/// What is made of an event that is told. For an endpoint that is disabled, and where too many are on their way, it is a
+/// dead letter from the start: not sent, not lost. Where there are too many of those as well it is counted.
 #[must_use]
 pub fn record(
     notice: Notice,
     endpoint: Option<&Endpoint>,
+    crowd: Crowd,
     schedule: &Schedule,
     now: UnixMillis,
-) -> Option<(Notice, Delivery)> {
-    let endpoint = endpoint.filter(|endpoint| endpoint.wants(notice.kind))?;
+) -> Recorded {
+    let Some(endpoint) = endpoint.filter(|endpoint| endpoint.wants(notice.kind)) else { return Recorded::Unwanted };
     let delivery = Delivery::new(&notice.id, schedule, now);
-    let delivery = if endpoint.is_active() { delivery } else { delivery.disabled(now) };
-    Some((notice, delivery))
+    let delivery = match (endpoint.is_active(), crowd.pending_is_full) {
+        (true, false) => delivery,
+        _ if crowd.dead_is_full => return Recorded::Dropped,
+        (false, _) => delivery.disabled(now),
+        (true, true) => delivery.crowded_out(now),
+    };
+    Recorded::Stored(Box::new((notice, delivery)))
 }

@@ -23,7 +23,7 @@ pub mod view;
 
 pub use delivery::{Answer, Attempt, DeadReason, Delivery, DeliveryState, Finished, Schedule, StateName, Step};
 pub use endpoint::{Disabled, DisabledBecause, Endpoint, Rotation, Secrets, StoredSecret, WebhookConfig};
-pub use event::{EventType, Notice, record};
+pub use event::{Crowd, EventType, Notice, Recorded, record};
 pub use retry_after::retry_after_ms;
 pub use url::{Reach, UrlFault, check_url};
 pub use view::{DeliveryPage, DeliveryView, WebhookView};

@@ -50,6 +50,8 @@ pub struct WebhookView<'a> {
     pub pending: u64,
     /// Dead letters.
     pub dead: u64,
+    /// Events that were only counted, since too many others were on their way or dead.
+    pub dropped: u64,
 }
 
 impl<'a> WebhookView<'a> {
@@ -75,6 +77,7 @@ impl<'a> WebhookView<'a> {
             secret,
             pending,
             dead,
+            dropped: endpoint.map_or(0, |endpoint| endpoint.dropped),
         }
     }
 }

@@ -23,6 +23,7 @@ fn hold() -> Hold {
         reduced: micros(0),
         slot_freed: false,
         charged: micros(0),
+        place: Default::default(),
     }
 }
 

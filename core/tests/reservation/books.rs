@@ -54,7 +54,8 @@ pub(crate) fn check(world: &World, terms: &Terms, acknowledged: &BTreeSet<String
     assert!(named.iter().all(|id| id.ends_with(":operation") && !acknowledged.contains(*id)), "{named:?}");
     let of_books = |id: &String| !id.ends_with(":operation");
     let acknowledged = &acknowledged.iter().filter(|id| of_books(id)).cloned().collect::<BTreeSet<_>>();
-    let all = world.aggregate.deliveries().iter().map(|delivery| delivery.posting_id.clone());
+    let all = world.aggregate.deliveries().iter().filter(|delivery| delivery.parcel != Parcel::Place);
+    let all = all.map(|delivery| delivery.posting_id.clone());
     let on_the_way: BTreeSet<_> = all.filter(of_books).collect();
     let put_aside: BTreeSet<_> = refused(world);
     assert!(on_the_way.is_disjoint(acknowledged) && on_the_way.is_disjoint(&put_aside));
@@ -159,6 +160,7 @@ pub(crate) fn check_release(before: &World, after: &World) {
         ReasonCode::NeverSubmitted
         | ReasonCode::CancelledByRequest
         | ReasonCode::CancelledOnDisconnect
+        | ReasonCode::DetachedExceeded
         | ReasonCode::FirstByteTimeout
         | ReasonCode::IdleTimeout
         | ReasonCode::TotalTimeout => assert!(!sent, "invariant 4: {release:?}"),

@@ -6,7 +6,8 @@ use holdfast_core::dialect::{error_envelope, error_terminal};
 use holdfast_core::ledger::{Posting, PostingKind, ReasonCode};
 use holdfast_core::meter::EndClass;
 use holdfast_core::reservation::{
-    AbortCause, Conclusion, Lifecycle, Reservation, ResponseHead, Settlement, SourceEnd, UpstreamEnd, UpstreamState,
+    AbortCause, Conclusion, Effect, Lifecycle, Reservation, ResponseHead, Settlement, SourceEnd, UpstreamEnd,
+    UpstreamState,
 };
 use holdfast_core::usage::Metered;
 
@@ -37,13 +38,14 @@ const STATUSES: [Option<u16>; 13] = [
     Some(500),
     Some(503),
 ];
-const CAUSES: [Option<AbortCause>; 6] = [
+const CAUSES: [Option<AbortCause>; 7] = [
     None,
     Some(AbortCause::Request),
     Some(AbortCause::Disconnect),
     Some(AbortCause::FirstByteTimeout),
     Some(AbortCause::IdleTimeout),
     Some(AbortCause::TotalTimeout),
+    Some(AbortCause::DetachedMax),
 ];
 
 /// One end in one situation.
@@ -72,6 +74,8 @@ body       | any | yes | *          | *   | failed    failed     provider_failed
 too large  | *   | *   | *          | *   | failed    incomplete output_too_large      yes  design 12: a bound that is reached has a named error
 aborted    | *   | *   | disconnect | yes | cancelled cancelled  cancelled_on_disconnect yes design 5: cancel
 aborted    | *   | *   | disconnect | no  | cancelled cancelled  cancelled_on_disconnect no  design 4: prepared proves that nothing was sent
+aborted    | *   | *   | detached   | yes | cancelled cancelled  detached_exceeded     yes  design 5: over the cap: abort, settle by the AtLeast rule
+aborted    | *   | *   | detached   | no  | cancelled cancelled  detached_exceeded     no   design 4: prepared proves that nothing was sent
 aborted    | *   | *   | first byte | yes | failed    incomplete first_byte_timeout    yes  design 4: timeout after sending
 aborted    | *   | *   | idle       | yes | failed    incomplete idle_timeout          yes  design 4: timeout after sending
 aborted    | *   | *   | total      | yes | failed    incomplete total_timeout         yes  design 5: over the cap: abort, settle
@@ -84,6 +88,8 @@ lost       | *   | *   | request    | yes | cancelled cancelled  cancelled_by_re
 lost       | *   | *   | request    | no  | cancelled cancelled  cancelled_by_request  no   design 4: prepared
 lost       | *   | *   | disconnect | yes | cancelled cancelled  cancelled_on_disconnect yes design 5: cancel; dead with its socket
 lost       | *   | *   | disconnect | no  | cancelled cancelled  cancelled_on_disconnect no  design 4: prepared
+lost       | *   | *   | detached   | yes | cancelled cancelled  detached_exceeded     yes  design 5: over the cap; dead with its socket
+lost       | *   | *   | detached   | no  | cancelled cancelled  detached_exceeded     no   design 4: prepared
 lost       | *   | *   | *          | yes | failed    unknown    driver_lost           yes  design 7: dead socket, settle by the AtLeast rule
 lost       | *   | *   | *          | no  | failed    prepared   never_submitted       no   design 2: only prepared proves that nothing was sent
 unsent     | *   | *   | *          | *   | failed    failed     provider_unreachable  no   design 4: provably unsent: release
@@ -102,6 +108,7 @@ impl Case {
             Some(AbortCause::FirstByteTimeout) => "first byte",
             Some(AbortCause::IdleTimeout) => "idle",
             Some(AbortCause::TotalTimeout) => "total",
+            Some(AbortCause::DetachedMax) => "detached",
         }
     }
 
@@ -232,6 +239,11 @@ fn error_of(reason: ReasonCode) -> (u16, &'static str, &'static str) {
         R::CancelledOnDisconnect => {
             (409, "generation_cancelled", "The generation was cancelled because its last reader left.")
         }
+        R::DetachedExceeded => (
+            409,
+            "generation_cancelled",
+            "The generation was cancelled: its last reader left, and too many others run without one.",
+        ),
         R::FirstByteTimeout => (504, "upstream_timeout", "The provider sent no first byte in time."),
         R::IdleTimeout => (504, "upstream_timeout", "The provider stopped sending."),
         R::TotalTimeout => (504, "upstream_timeout", "The generation ran longer than its route allows."),
@@ -330,4 +342,20 @@ fn a_lost_driver_that_had_stored_the_terminal_completed() {
     assert_eq!(world.at(9_000).say(&wake(false)), "done>detached+evidence");
     assert_eq!(world.say(&reconcile(2, complete(10, 20))), "done>completed+close");
     assert_eq!(world.live().cost, Some(micros(50)));
+}
+
+/// Half an error answer is nobody's answer: its status still says what it came to, and the reader gets a whole error.
+#[test]
+fn an_error_answer_that_broke_off_is_not_passed_on() {
+    let incomplete = SourceEnd::Body(EndClass::Incomplete);
+    for (status, settlement) in [(400, Settlement::Released), (429, Settlement::Released), (500, Settlement::Committed)]
+    {
+        let mut world = World::submitted(&terms());
+        let broken = UpstreamEnd { head: Some(head(status)), broke_off: true, ..ended(incomplete) };
+        let transition = world.take(&end(1, broken)).unwrap();
+        let live = world.live();
+        assert_eq!((live.settlement, live.head.as_ref().map(|head| head.status)), (settlement, Some(502)), "{status}");
+        let [Effect::CloseLog { terminal }] = transition.effects.as_slice() else { panic!("{transition:?}") };
+        assert!(terminal.starts_with(br#"{"error":{"#), "{status}");
+    }
 }

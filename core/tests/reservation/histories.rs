@@ -4,6 +4,7 @@
 use super::arrows;
 use super::books;
 use super::model::{Model, Seen, Shown};
+use super::place;
 use super::steps::{About, Step, Which, any_terms, step};
 use super::world::*;
 use holdfast_core::meter::EndClass;
@@ -11,8 +12,8 @@ use holdfast_core::policy::Terms;
 use holdfast_core::reconcile::Outcome;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{
-    Aggregate, CancelAnswer, Command, Delivery, Effect, OperatorAction, Reply, Report, Signal, SourceEnd, Subject,
-    Transition, UpstreamEnd, UpstreamState, late_signal, refused_row,
+    Aggregate, CancelAnswer, Command, Delivery, Effect, OperatorAction, Parcel, Reply, Report, Signal, SourceEnd,
+    Subject, Transition, UpstreamEnd, UpstreamState, late_signal, refused_row,
 };
 use holdfast_core::time::UnixMillis;
 use proptest::prelude::*;
@@ -28,13 +29,15 @@ struct Calm {
     /// Lookups and cancels are answered.
     provider_answers: bool,
     tenant_extends: bool,
+    tenant_has_places: bool,
 }
 
 fn any_calm() -> impl Strategy<Value = Calm> {
-    any::<[bool; 3]>().prop_map(|[driver_alive, provider_answers, tenant_extends]| Calm {
+    any::<[bool; 4]>().prop_map(|[driver_alive, provider_answers, tenant_extends, tenant_has_places]| Calm {
         driver_alive,
         provider_answers,
         tenant_extends,
+        tenant_has_places,
     })
 }
 
@@ -163,6 +166,15 @@ impl History {
             Step::RefusedPosting(index) => {
                 Command::DeliveryRefused { posting_id: self.posting_id(*index), refusal: "already_resolved".into() }
             }
+            Step::PlaceAnswered(ago, given) => {
+                let number = self.world.aggregate.live().map_or(0, |live| live.place.number);
+                let posting_id = place::id(number.saturating_sub(*ago));
+                match given {
+                    None => Command::DeliveryFailed { posting_id },
+                    Some(true) => Command::Acknowledge { posting_id },
+                    Some(false) => place::refused(number.saturating_sub(*ago)),
+                }
+            }
             Step::Again(_) if self.sent.is_empty() => return None,
             Step::Again(index) => self.named_as_now(self.world.given_again(index.get(&self.sent))),
             Step::Alarm { driver_alive, .. } => wake(*driver_alive),
@@ -191,10 +203,11 @@ impl History {
     /// driver still tells is heard, as the shell does.
     fn take(&mut self, command: &Command) -> Result<Transition, Refusal> {
         let before = self.world.clone();
-        let outbox = matches!(
-            command,
-            Command::Acknowledge { .. } | Command::DeliveryFailed { .. } | Command::DeliveryRefused { .. }
-        );
+        let outbox = !place::is_answer(command)
+            && matches!(
+                command,
+                Command::Acknowledge { .. } | Command::DeliveryFailed { .. } | Command::DeliveryRefused { .. }
+            );
         let version = before.aggregate.live().map_or(0, |live| live.version);
         let seen = Seen { version, cost: books::charged(&before) };
         let expected = (!outbox).then(|| self.model.take(command, &before.log, seen, before.now.0));
@@ -239,7 +252,7 @@ impl History {
                 assert!(self.submissions.len() == 1 || repeats, "invariant 12: the route allows no repetition");
                 assert!(before.live().cancellation.is_none(), "what somebody cancelled is not sent");
             }
-            Command::Acknowledge { posting_id } if transition.state.is_some() => {
+            Command::Acknowledge { posting_id } if transition.state.is_some() && !place::is_answer(command) => {
                 self.acknowledged.insert(posting_id.clone());
             }
             _ => {}
@@ -351,8 +364,12 @@ impl History {
             let mut worked = woken.state.is_some();
             self.perform(&woken.effects, calm);
             let due: Vec<_> = self.world.aggregate.due_deliveries(self.world.now).cloned().collect();
-            for Delivery { posting_id, .. } in due {
-                self.take(&Command::Acknowledge { posting_id }).unwrap();
+            for Delivery { posting_id, parcel, .. } in due {
+                let number = self.world.aggregate.live().map_or(0, |live| live.place.number);
+                let over = parcel == Parcel::Place && !calm.tenant_has_places;
+                let answer = if over { place::refused(number) } else { Command::Acknowledge { posting_id } };
+                let answered = self.take(&answer).unwrap();
+                self.perform(&answered.effects, calm);
                 worked = true;
             }
             let next = self.world.next_wake();

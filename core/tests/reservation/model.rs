@@ -79,6 +79,7 @@ pub(crate) struct Facts {
     /// How many holds there are: one, and one for each extension.
     pub(crate) holds: u64,
     pub(crate) deleted: bool,
+    pub(crate) place: super::place::Place,
 }
 
 /// What an operator could see before.
@@ -114,6 +115,7 @@ pub(crate) struct Shown {
     /// The deadline of the search or the watch.
     until: Option<u64>,
     deleted: bool,
+    place: super::place::Place,
 }
 
 impl Shown {
@@ -131,6 +133,7 @@ impl Shown {
             told: live.attempt.cancel.map(|request| request.answer),
             until: live.reconciliation.map(|search| search.deadline.0),
             deleted: live.content_deleted,
+            place: super::place::Place::of(live),
         })
     }
 }
@@ -149,6 +152,7 @@ impl Model {
                 "done".into()
             }
             (Self::Nothing, _) => "!not_found".into(),
+            (Self::Never, answer) if super::place::is_answer(answer) => "done=".into(),
             (Self::Never, Command::ResolveNeverStarted { .. } | Command::Wake { .. }) => "done=".into(),
             (Self::Never, Command::Signal { seen, .. }) => {
                 seen.map_or_else(|| "quarantined=".into(), super::words::recorded)
@@ -156,8 +160,9 @@ impl Model {
             (Self::Never, _) => "!never_started".into(),
             (Self::Ran(_), Command::Start { .. } | Command::ResolveNeverStarted { .. }) => "again=".into(),
             (Self::Ran(facts), command) => {
-                let before = facts.lifecycle();
+                let (before, alone) = (facts.lifecycle(), facts.away_since.is_some());
                 let said = facts.take(command, log, seen, now);
+                facts.keep_place(before == Lifecycle::Active && !alone && matches!(command, Command::Readers { .. }));
                 let after = facts.lifecycle();
                 if before == after {
                     return said;
@@ -204,6 +209,7 @@ impl Facts {
             hold: Settlement::Pending,
             holds: 1,
             deleted: false,
+            place: super::place::Place::default(),
         }
     }
 
@@ -221,7 +227,7 @@ impl Facts {
     }
 
     fn lifecycle(&self) -> Lifecycle {
-        let policy = self.own.stop == Some(AbortCause::Disconnect);
+        let policy = matches!(self.own.stop, Some(AbortCause::Disconnect | AbortCause::DetachedMax));
         match (self.end, self.away_since) {
             _ if self.compensated => Lifecycle::Compensated,
             (Some((_, lifecycle)), _) => lifecycle,
@@ -259,6 +265,7 @@ impl Facts {
             told: self.own.asked,
             until: self.search.map(|search| search.until).or(self.watch.map(|watch| watch.until)),
             deleted: self.deleted,
+            place: self.place,
         }
     }
 
@@ -305,6 +312,7 @@ impl Facts {
             }
         }
         match command {
+            answer if super::place::is_answer(answer) => self.answered(answer),
             Command::Submit { .. } => self.submit(now),
             Command::Respond { .. } => self.respond(now),
             Command::Identify { operation_id, .. } => self.identify(operation_id),
@@ -383,7 +391,7 @@ impl Facts {
         self.stop(AbortCause::Disconnect)
     }
 
-    fn stop(&mut self, cause: AbortCause) -> String {
+    pub(crate) fn stop(&mut self, cause: AbortCause) -> String {
         self.own.stop = Some(cause);
         format!("stop+abort{}", self.ask_cancel())
     }
@@ -405,7 +413,8 @@ impl Facts {
         use holdfast_core::reconcile::Outcome;
         // In these histories a head comes with `Respond` and says 200.
         let whole = end.source == SourceEnd::Body(EndClass::Complete) && self.own.answered.is_some();
-        let wanted = matches!(self.own.stop, Some(AbortCause::Request | AbortCause::Disconnect));
+        let wanted =
+            matches!(self.own.stop, Some(AbortCause::Request | AbortCause::Disconnect | AbortCause::DetachedMax));
         match (end.source, self.own.word) {
             _ if whole => Lifecycle::Completed,
             (_, Some(word)) if self.own.reported => match word.outcome {

@@ -64,6 +64,8 @@ pub(crate) enum Step {
     Acknowledge(prop::sample::Index),
     Undelivered(prop::sample::Index),
     RefusedPosting(prop::sample::Index),
+    /// The word about the place of now, or of so many changes ago, is answered: it failed, was refused, or taken.
+    PlaceAnswered(u32, Option<bool>),
     /// An earlier command comes again, at any distance.
     Again(prop::sample::Index),
     Wait(u64),
@@ -212,6 +214,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         2 => index().prop_map(Step::Acknowledge),
         2 => index().prop_map(Step::Undelivered),
         1 => index().prop_map(Step::RefusedPosting),
+        3 => (0_u32..2, any::<Option<bool>>()).prop_map(|(ago, given)| Step::PlaceAnswered(ago, given)),
         4 => index().prop_map(Step::Again),
         6 => wait.prop_map(Step::Wait),
         7 => (0_u64..2, prop::sample::select(vec![0_u64, 0, 1, 60_000]), any::<bool>())

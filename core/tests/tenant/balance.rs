@@ -12,7 +12,7 @@ use holdfast_core::view::{BalanceView, Consistency, OpenTotals, RouteSlots};
 pub(crate) fn balance(world: &World, open: &[Hold], slots: u64, held: u64) -> BalanceView {
     let mut verified = Verified::default();
     let differences = verified.read(&chain_rows(world));
-    let totals = OpenTotals { slots, held: micros(held), routes: Vec::new() };
+    let totals = OpenTotals { slots, held: micros(held), ..OpenTotals::default() };
     let checked = Consistency::of(verified, differences, &world.tenant, &totals);
     BalanceView::of(&world.tenant, open, totals, checked)
 }
@@ -68,7 +68,7 @@ fn slots_are_told_by_route() {
     world.admit(&request(1, 20), START).unwrap();
     let hold = &world.holds[&identity(1).reservation];
     let routes = vec![RouteSlots { route: hold.terms.route.clone(), slots_in_use: 1, held_micros: hold.held() }];
-    let open = OpenTotals { slots: 1, held: micros(30), routes: routes.clone() };
+    let open = OpenTotals { slots: 1, held: micros(30), routes: routes.clone(), detached: 1 };
     let checked = Consistency::of(Verified::default(), Vec::new(), &world.tenant, &open);
     assert_eq!(BalanceView::of(&world.tenant, std::slice::from_ref(hold), open, checked).routes, routes);
 }

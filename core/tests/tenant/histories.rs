@@ -1,6 +1,7 @@
 //! Random histories, kept by the rules and by the [`Model`], which must agree after every step.
 
-use super::model::{DAY_LIMIT, GRANT, KEY_LIFE_MS, Model, SLOTS};
+use super::detached::told;
+use super::model::{DAY_LIMIT, DETACHED_MAX, GRANT, KEY_LIFE_MS, Model, SLOTS};
 use super::world::{PATH, START, World, config, id_of, identity, micros, posting, request};
 use holdfast_core::ledger::{Balances, Direction, Posting, PostingKind, ReasonCode};
 use holdfast_core::refusal::Refusal;
@@ -22,6 +23,12 @@ pub(crate) enum Step {
         n: u8,
         epoch: u32,
         amount: u64,
+    },
+    /// The work of a reservation goes on without a reader, or no longer.
+    Detach {
+        n: u8,
+        number: u32,
+        taken: bool,
     },
     Send(Draft),
     /// An earlier posting is delivered again, at any distance.
@@ -110,6 +117,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (n.clone(), prop::sample::select(vec![20_u64, 40, 90]), prop::option::of(0_u8..2), any::<bool>())
             .prop_map(|(n, body, key, other_path)| Step::Admit { n, body, key, other_path }),
+        4 => (n.clone(), 1_u32..5, any::<bool>())
+            .prop_map(|(n, number, taken)| Step::Detach { n, number, taken }),
         2 => (n, 2_u32..4, 0_u64..40).prop_map(|(n, epoch, amount)| Step::Extend { n, epoch, amount }),
         14 => draft().prop_map(Step::Send),
         3 => any::<Index>().prop_map(|which| Step::Again { which }),
@@ -160,6 +169,7 @@ impl Books {
         let mut world =
             World::new(config(GRANT, DAY_LIMIT, SLOTS, r#"{"name":"r","provider":"p","max_output_tokens":10}"#));
         world.limits.idempotency_ms = KEY_LIFE_MS;
+        world.config.detached_max = Some(DETACHED_MAX);
         Self { world, model: Model::of_credit(GRANT), now: START, sent: Vec::new() }
     }
 
@@ -167,6 +177,7 @@ impl Books {
         match step {
             Step::Admit { n, body, key, other_path } => self.admit(*n, *body, *key, *other_path),
             Step::Extend { n, epoch, amount } => self.extend(*n, *epoch, *amount),
+            Step::Detach { n, number, taken } => self.detach(*n, *number, *taken),
             Step::Send(draft) => {
                 let posting = self.posting(draft);
                 self.send(draft.n, posting);
@@ -235,6 +246,13 @@ impl Books {
         }
     }
 
+    fn detach(&mut self, n: u8, number: u32, taken: bool) {
+        let before = self.world.clone();
+        let expected = self.model.detach(n, number, taken);
+        let said = self.world.detach(&told(n, number, taken));
+        self.compare(&before, said, expected);
+    }
+
     fn extend(&mut self, n: u8, epoch: u32, amount: u64) {
         let before = self.world.clone();
         let expected = self.model.extend(n, epoch, amount);
@@ -275,6 +293,8 @@ impl Books {
         }
         assert_eq!(world.tenant.slots_in_use as usize, model.slots(), "invariant 11: each slot is freed once");
         assert!(world.tenant.slots_in_use <= SLOTS, "invariant 11");
+        assert_eq!(world.detached(), model.detached());
+        assert!(world.detached() <= DETACHED_MAX);
         for period in world.periods.values() {
             assert_eq!((period.held.get(), period.spent.get()), model.of_day(&period.key));
         }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 pub(crate) const GRANT: u64 = 250;
 pub(crate) const DAY_LIMIT: u64 = 200;
 pub(crate) const SLOTS: u32 = 3;
+pub(crate) const DETACHED_MAX: u32 = 1;
 /// Worst case of every body beside its size.
 pub(crate) const OUTPUT: u64 = 10;
 pub(crate) const KEY_LIFE_MS: u64 = 3_600_000;
@@ -51,6 +52,8 @@ pub(crate) struct Model {
     pub(crate) holds: BTreeMap<u8, ModelHold>,
     pub(crate) keys: BTreeMap<String, ModelKey>,
     applied: Vec<Fact>,
+    /// The words about places that were taken in, by their number.
+    words: BTreeMap<u8, BTreeMap<u32, bool>>,
 }
 
 /// What a step must answer: a word that both sides can say.
@@ -177,6 +180,30 @@ impl Model {
         }
         self.apply_own(n, PostingKind::HoldExtended, epoch, amount);
         "applied".into()
+    }
+
+    pub(crate) fn detach(&mut self, n: u8, number: u32, taken: bool) -> &'static str {
+        if !self.holds.contains_key(&n) {
+            return "not_found";
+        }
+        let words = self.words.get(&n);
+        if self.ended(n).is_some() || words.is_some_and(|words| words.keys().any(|told| *told >= number)) {
+            return "applied before";
+        }
+        if taken && !self.is_detached(n) && self.detached() == DETACHED_MAX {
+            return "detached_exceeded";
+        }
+        self.words.entry(n).or_default().insert(number, taken);
+        "applied"
+    }
+
+    fn is_detached(&self, n: u8) -> bool {
+        let latest = self.words.get(&n).and_then(|words| words.values().last().copied());
+        self.ended(n).is_none() && latest == Some(true)
+    }
+
+    pub(crate) fn detached(&self) -> u32 {
+        self.all().map(|n| u32::from(self.is_detached(n))).sum()
     }
 
     /// What the tenant authors itself.

@@ -7,10 +7,11 @@ use holdfast_core::key::KeyDigest;
 use holdfast_core::ledger::{InvoiceLine, LedgerEntry, Posting, PostingKind, ReasonCode, UsageRecord, posting_id};
 use holdfast_core::money::Micros;
 use holdfast_core::refusal::Refusal;
+use holdfast_core::reservation::Detached;
 use holdfast_core::tenant::account::{Account, Status, grant};
 use holdfast_core::tenant::{
-    Admit, AdmitContext, Admitted, Extend, ExtendContext, Hold, IdempotencyRow, KeyAfter, PeriodState, PostedRows,
-    RunRow, SettleContext, SettlementRows, TenantState, admit, extend, route_of, settle,
+    Admit, AdmitContext, Admitted, DetachedContext, Extend, ExtendContext, Hold, IdempotencyRow, KeyAfter, PeriodState,
+    PostedRows, RunRow, SettleContext, SettlementRows, TenantState, admit, detach, extend, route_of, settle,
 };
 use holdfast_core::time::UnixMillis;
 use holdfast_core::webhook::Reach;
@@ -219,6 +220,19 @@ impl World {
         };
         let rows = extend(&context, request, now)?;
         Ok(rows.map(|rows| self.store_settlement(rows)).is_some())
+    }
+
+    /// Whether the word changed anything.
+    pub(crate) fn detach(&mut self, told: &Detached) -> Result<bool, Refusal> {
+        let hold = self.holds.get(&told.identity.reservation);
+        let context = DetachedContext { config: &self.config, hold, detached: self.detached() };
+        let hold = detach(&context, told)?;
+        Ok(hold.map(|hold| self.holds.insert(hold.identity.reservation.clone(), hold)).is_some())
+    }
+
+    /// Generations that go on without a reader.
+    pub(crate) fn detached(&self) -> u32 {
+        u32::try_from(self.holds.values().filter(|hold| hold.is_detached()).count()).unwrap()
     }
 
     fn store_settlement(&mut self, rows: SettlementRows) {

@@ -9,8 +9,8 @@ use holdfast_core::time::UnixMillis;
 use holdfast_core::usage::Usage;
 use holdfast_core::webhook::event::{About, BODY_MAX_BYTES, ROUTE_MAX_CHARS};
 use holdfast_core::webhook::{
-    Answer, DeadReason, Delivery, DeliveryState, DeliveryView, Endpoint, EventType, Notice, Reach, Schedule, Secrets,
-    Step, WebhookView, record,
+    Answer, Crowd, DeadReason, Delivery, DeliveryState, DeliveryView, Endpoint, EventType, Notice, Reach, Recorded,
+    Schedule, Secrets, Step, WebhookConfig, WebhookView, record,
 };
 
 pub(crate) const NOW: UnixMillis = UnixMillis(1_796_031_667_249);
@@ -102,14 +102,53 @@ fn an_event_is_recorded_for_whoever_wants_it() {
     let told = || notice(|_| {});
     let all = Endpoint::new("https://acme.com/", &[], Reach::Public).unwrap();
     let failures = Endpoint::new("https://acme.com/", &[EventType::Failed], Reach::Public).unwrap();
-    assert_eq!(record(told(), None, &schedule, NOW), None);
-    assert_eq!(record(told(), Some(&failures), &schedule, NOW), None);
-    let (stored, delivery) = record(told(), Some(&all), &schedule, NOW).unwrap();
+    let room = Crowd::default();
+    assert_eq!(record(told(), None, room, &schedule, NOW), Recorded::Unwanted);
+    assert_eq!(record(told(), Some(&failures), room, &schedule, NOW), Recorded::Unwanted);
+    let (stored, delivery) = stored(record(told(), Some(&all), room, &schedule, NOW));
     assert_eq!((&stored, delivery.event_id.as_str()), (&told(), ID));
     assert_eq!(delivery.state, DeliveryState::Pending { next_at: NOW }, "at once");
-    let (_, dead) = record(told(), Some(&all.gone(NOW)), &schedule, NOW).unwrap();
+    let (_, dead) = self::stored(record(told(), Some(&all.gone(NOW)), room, &schedule, NOW));
     assert_eq!(dead.state, DeliveryState::Dead { at: NOW, why: DeadReason::EndpointDisabled });
-    assert!(record(Notice::test("1", "t", NOW), Some(&failures), &schedule, NOW).is_some(), "a test is always wanted");
+    let test = record(Notice::test("1", "t", NOW), Some(&failures), room, &schedule, NOW);
+    assert!(matches!(test, Recorded::Stored(_)), "a test is always wanted");
+}
+
+fn stored(recorded: Recorded) -> (Notice, Delivery) {
+    match recorded {
+        Recorded::Stored(stored) => *stored,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A bound that is reached has a name: a dead letter that may be replayed, then a number.
+#[test]
+fn too_many_events_are_put_aside_and_then_counted() {
+    let schedule = Schedule::default();
+    let all = Endpoint::new("https://acme.com/", &[], Reach::Public).unwrap();
+    let (on, off) = (&all, &all.gone(NOW));
+    for (endpoint, pending_is_full, dead_is_full, expected) in [
+        (on, false, false, None),
+        (on, false, true, None),
+        (on, true, false, Some(DeadReason::TooManyPending)),
+        (off, false, false, Some(DeadReason::EndpointDisabled)),
+        (off, true, false, Some(DeadReason::EndpointDisabled)),
+    ] {
+        let crowd = Crowd { pending_is_full, dead_is_full };
+        let (_, delivery) = stored(record(notice(|_| {}), Some(endpoint), crowd, &schedule, NOW));
+        let expected =
+            expected.map_or(DeliveryState::Pending { next_at: NOW }, |why| DeliveryState::Dead { at: NOW, why });
+        assert_eq!(delivery.state, expected, "{crowd:?}");
+        let replayed = delivery.replay(&schedule, NOW.plus(5)).ok().map(|delivery| delivery.state);
+        let again = DeliveryState::Pending { next_at: NOW.plus(5) };
+        assert_eq!(replayed, Some(again).filter(|_| matches!(expected, DeliveryState::Dead { .. })), "{crowd:?}");
+    }
+    for (endpoint, pending_is_full) in [(on, true), (off, true), (off, false)] {
+        let crowd = Crowd { pending_is_full, dead_is_full: true };
+        assert_eq!(record(notice(|_| {}), Some(endpoint), crowd, &schedule, NOW), Recorded::Dropped, "{crowd:?}");
+    }
+    let config = WebhookConfig { url: "https://other.example/".into(), events: Vec::new() };
+    assert_eq!(Endpoint::configured(&config, Some(&all.dropping(2).dropping(1))).dropped, 3, "of any URL");
 }
 
 /// What the API shows: flat, and never a secret.
@@ -121,7 +160,7 @@ fn views() {
     let view = WebhookView::of(Some(&endpoint), &secrets, 1, 2, NOW.plus(6));
     assert_eq!(
         serde_json::to_string(&view).unwrap(),
-        r#"{"object":"webhook","url":"https://acme.com/","events":["generation.failed"],"status":"disabled","disabled_since":1796031667249,"disabled_because":"gone","secret":{"created_at":1796031667254,"previous_until":1796031668254},"pending":1,"dead":2}"#
+        r#"{"object":"webhook","url":"https://acme.com/","events":["generation.failed"],"status":"disabled","disabled_since":1796031667249,"disabled_because":"gone","secret":{"created_at":1796031667254,"previous_until":1796031668254},"pending":1,"dead":2,"dropped":0}"#
     );
     let none = WebhookView::of(None, &Secrets::default(), 0, 0, NOW);
     assert!(serde_json::to_string(&none).unwrap().contains(r#""url":null,"events":[],"status":"not_configured""#));

@@ -65,11 +65,11 @@ impl PumpLog for ObjectLog {
         ready(verdict_of(stored.and_then(|()| append())))
     }
 
-    async fn finish(&self, end: UpstreamEnd, last_bytes: Vec<u8>) {
-        if let Err(refusal) = self.generation.end(self.epoch, end, last_bytes) {
-            // Recorded by the aggregate where it matters; the lease finds what is left.
-            worker::console_error!("the end was refused: {refusal}");
-        }
+    async fn finish(&self, end: &UpstreamEnd, last_bytes: &[u8]) -> bool {
+        let Err(refusal) = self.generation.end(self.epoch, end.clone(), last_bytes.to_vec()) else { return true };
+        // Recorded by the aggregate where it matters.
+        worker::console_error!("the end was refused: {refusal}");
+        !matches!(refusal, Refusal::Unavailable { .. })
     }
 }
 

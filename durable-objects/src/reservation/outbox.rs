@@ -25,25 +25,25 @@ impl Generation {
         self.state.wait_until(async move { generation.deliver_postings().await });
     }
 
+    /// Tells the tenant at once, where the last reader's leaving or a reader's return has made a word for it.
+    pub(super) fn tell_place(self: &Rc<Self>) {
+        let word = self.with_aggregate(|aggregate| {
+            aggregate.deliveries().iter().any(|delivery| delivery.parcel == Parcel::Place && delivery.attempts == 0)
+        });
+        if word {
+            self.start_deliveries();
+        }
+    }
+
     /// Delivers what is due, one by one and in order, so that each has its own answer. A second call while one runs does
-    /// nothing; the first failure ends the round.
+    /// nothing: what became due meanwhile is delivered by the same run. The first failure ends it.
     pub(super) async fn deliver_postings(self: &Rc<Self>) {
         if self.delivering.replace(true) {
             return;
         }
         // What an answer brings may make further postings: they go at once.
-        while let Some((tenant, calls)) = self.due_calls() {
-            if !self.deliver_round(&tenant, calls).await {
-                break;
-            }
-        }
-        self.delivering.set(false);
-    }
-
-    /// Whether all of it was delivered, or refused for good.
-    async fn deliver_round(self: &Rc<Self>, tenant: &TenantId, calls: Vec<(String, TenantCall)>) -> bool {
-        for (posting_id, call) in calls {
-            let outcome = self.deliver(tenant, &call).await;
+        while let Some((tenant, posting_id, call)) = self.due_call() {
+            let outcome = self.deliver(&tenant, &call).await;
             if let Outcome::Named(callbacks) = &outcome {
                 self.take_callbacks(callbacks);
             }
@@ -53,10 +53,10 @@ impl Generation {
                 worker::console_error!("outbox: {}", refusal.message());
             }
             if applied.is_err() || matches!(command, Command::DeliveryFailed { .. }) {
-                return false;
+                break;
             }
         }
-        true
+        self.delivering.set(false);
     }
 
     /// What was called back before the operation had its name here.
@@ -113,15 +113,18 @@ impl Generation {
         matches!(select(asked, patience).await, Either::Left((Ok(TenantReply::Noted), _)))
     }
 
-    fn due_calls(self: &Rc<Self>) -> Option<(TenantId, Vec<(String, TenantCall)>)> {
-        self.calls_of_due().or_else(|| {
-            // Something is due, and nothing of it has a row.
-            self.with_aggregate(|it| it.due_deliveries(clock::now()).next().is_some()).then(|| self.repair_outbox());
-            self.calls_of_due()
+    fn due_call(self: &Rc<Self>) -> Option<(TenantId, String, TenantCall)> {
+        self.first_due_call().or_else(|| {
+            // Something may be due, and nothing of it has a row.
+            if self.with_aggregate(|aggregate| aggregate.due_deliveries(clock::now()).next().is_some()) {
+                self.repair_outbox();
+            }
+            self.first_due_call()
         })
     }
 
-    fn calls_of_due(&self) -> Option<(TenantId, Vec<(String, TenantCall)>)> {
+    /// The first that is due and can be delivered.
+    fn first_due_call(&self) -> Option<(TenantId, String, TenantCall)> {
         let (tenant, due) = self.with_aggregate(|aggregate| {
             let tenant = match aggregate {
                 Aggregate::Vacant => None,
@@ -131,15 +134,11 @@ impl Generation {
             let due: Vec<Delivery> = aggregate.due_deliveries(clock::now()).cloned().collect();
             tenant.map(|tenant| (tenant, due))
         })?;
-        let calls: Vec<_> = due
-            .into_iter()
-            .filter_map(|Delivery { posting_id, parcel, .. }| {
-                let call = self.call_of(&posting_id, parcel);
-                let call = call.inspect_err(|error| worker::console_error!("outbox: {error}")).ok().flatten()?;
-                Some((posting_id, call))
-            })
-            .collect();
-        (!calls.is_empty()).then_some((tenant, calls))
+        due.into_iter().find_map(|Delivery { posting_id, parcel, .. }| {
+            let call = self.call_of(&posting_id, parcel);
+            let call = call.inspect_err(|error| worker::console_error!("outbox: {error}")).ok().flatten()?;
+            Some((tenant.clone(), posting_id, call))
+        })
     }
 
     fn call_of(&self, id: &str, parcel: Parcel) -> Result<Option<TenantCall>> {
@@ -152,6 +151,10 @@ impl Generation {
                 Some(TenantCall::Operation { provider: live.terms.provider.clone(), action })
             }),
             Parcel::Notice => self.store.outbox_row(id)?.map(|notice| TenantCall::Notify { notices: vec![notice] }),
+            // What is so now: it has a number of its own.
+            Parcel::Place => self.with_aggregate(|aggregate| {
+                aggregate.live().map(|live| TenantCall::Detached(Box::new(live.detached())))
+            }),
         })
     }
 

@@ -25,13 +25,30 @@ use serde::de::DeserializeOwned;
 use std::rc::Rc;
 use worker::{Error, Result, SqlStorage, SqlStorageValue, Storage};
 
-/// Version of the tables below. A change appends to [`MIGRATIONS`].
-const MIGRATIONS: [&str; 1] = ["
+/// Forward only: a change of tables or of what is stored appends one.
+const MIGRATIONS: [&str; 2] = [TABLES, ATTEMPTS];
+
+const TABLES: &str = "
     CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, epoch INTEGER NOT NULL, json TEXT NOT NULL);
     CREATE TABLE chunk (offset INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, at INTEGER NOT NULL, bytes BLOB NOT NULL);
     CREATE TABLE history (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, command TEXT NOT NULL, outcome TEXT NOT NULL, epoch INTEGER NOT NULL);
     CREATE TABLE outbox (posting_id TEXT PRIMARY KEY, json TEXT NOT NULL) WITHOUT ROWID;
-"];
+";
+
+/// The first version knew one attempt: its epoch was its own, and now is its lease's. What ended the hold was not named in
+/// the state: it is in the outbox. What the attempt is accounted with was what the hold is settled by.
+const ATTEMPTS: &str = "
+    UPDATE state SET json = json_set(json,
+        '$.attempt.first_epoch', 1,
+        '$.attempt.lease.epoch', json_extract(json, '$.attempt.epoch'),
+        '$.resolution', json((
+            SELECT json_object('posting_id', posting_id, 'kind', json_extract(outbox.json, '$.kind'), 'by', 'observed')
+            FROM outbox WHERE json_extract(outbox.json, '$.kind') IN ('settle', 'release'))),
+        '$.attempt.accounted', CASE json_type(json, '$.usage') WHEN 'object' THEN json_object(
+            'metered', json_extract(json, '$.usage'),
+            'source', CASE json_extract(json, '$.usage.kind') WHEN 'exact' THEN 'stream' ELSE 'own_count' END) END)
+    WHERE json_extract(json, '$.aggregate') = 'live' AND json_type(json, '$.attempt.first_epoch') IS NULL;
+";
 
 /// Tables that most generations never need: made with the first row for one of them, since every table costs writes.
 const RARE_TABLES: &str = "

@@ -8,11 +8,11 @@ use holdfast_core::ids::{GenerationId, ReservationId};
 use holdfast_core::ledger::Posting;
 use holdfast_core::origin::Origin;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::reservation::RunEnd;
+use holdfast_core::reservation::{Detached, RunEnd};
 use holdfast_core::tenant::account::{Role, Status};
 use holdfast_core::tenant::{
-    Admit, AdmitContext, Admitted, Extend, ExtendContext, Hold, IdempotencyRow, PeriodState, SettleContext, admit,
-    extend, route_of, settle,
+    Admit, AdmitContext, Admitted, DetachedContext, Extend, ExtendContext, Hold, IdempotencyRow, PeriodState,
+    SettleContext, admit, detach, extend, route_of, settle,
 };
 use holdfast_core::time::UnixMillis;
 use holdfast_core::token::Credential;
@@ -57,7 +57,9 @@ impl Tenant {
         };
         let key = match call {
             TenantCall::Admit(admit) => return self.check_credential(&admit.key, now),
-            TenantCall::Authenticate { key, .. } | TenantCall::FindByIdempotencyKey { key, .. } => {
+            TenantCall::Authenticate { key, .. }
+            | TenantCall::FindByIdempotencyKey { key, .. }
+            | TenantCall::Tokens { key, .. } => {
                 return self.check_credential(key, now);
             }
             TenantCall::Balance { key }
@@ -71,7 +73,8 @@ impl Tenant {
             | TenantCall::ResultRead { .. }
             | TenantCall::Operation { .. }
             | TenantCall::Sweep
-            | TenantCall::Extend(_) => return Ok(()),
+            | TenantCall::Extend(_)
+            | TenantCall::Detached(_) => return Ok(()),
         };
         self.authenticate(key, role, now).map(|_| ())
     }
@@ -94,6 +97,8 @@ impl Tenant {
             TenantCall::ResultRead { generation } => self.result_read(&generation, now),
             TenantCall::Policy { window_ms, .. } => self.policy_report(window_ms, now),
             TenantCall::Extend(request) => self.extend(&request, now),
+            TenantCall::Detached(told) => self.detach(&told),
+            TenantCall::Tokens { key, action } => self.act_on_tokens(&key, action, now),
         }
     }
 
@@ -235,6 +240,18 @@ impl Tenant {
             self.store.store_settlement(rows)?;
         }
         Ok(TenantReply::Extended)
+    }
+
+    /// Work goes on without a reader, or does so no longer.
+    fn detach(&self, told: &Detached) -> Answer {
+        let account = self.account()?.ok_or(Refusal::NotFound)?;
+        let config = self.config(&account)?;
+        let hold = self.store.hold(&told.identity.reservation)?;
+        let context = DetachedContext { config: &config, hold: hold.as_ref(), detached: self.store.detached()? };
+        if let Some(hold) = detach(&context, told)? {
+            self.store.store_hold(hold)?;
+        }
+        Ok(TenantReply::Noted)
     }
 
     /// The hold of a reservation, and the period that it counts in.

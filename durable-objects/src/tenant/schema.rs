@@ -4,7 +4,7 @@ use crate::sql;
 use holdfast_core::tenant::TenantState;
 use worker::{Error, Result, SqlStorage, Storage};
 
-const MIGRATIONS: &[&str] = &[TENANT, LEDGER, ACCOUNT, BOOKS, WEBHOOK, RUNS, OPERATIONS];
+const MIGRATIONS: &[&str] = &[TENANT, LEDGER, ACCOUNT, BOOKS, WEBHOOK, RUNS, DETACHED, TOKENS, OPERATIONS];
 
 /// Balances, holds, postings, audit chain, idempotency keys.
 const TENANT: &str = "
@@ -192,6 +192,24 @@ const RUNS: &str = "
         json TEXT NOT NULL
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX run_route ON run (route, started_at);
+";
+
+/// Which holds are of generations that go on without a reader. None was counted before.
+const DETACHED: &str = "
+    ALTER TABLE hold ADD COLUMN detached INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX hold_detached ON hold (reservation) WHERE detached = 1;
+";
+
+/// Tokens that were minted lately, in their order.
+const TOKENS: &str = "
+    CREATE TABLE token (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        expires_at INTEGER NOT NULL,
+        revoked INTEGER NOT NULL,
+        json TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX token_expiry ON token (expires_at);
 ";
 
 /// Operations at providers that call back, and callbacks that wait for theirs.

@@ -154,9 +154,16 @@ impl Store {
         })
     }
 
-    /// Stores when a hold is looked into again.
-    pub(super) fn store_due(&self, hold: Hold) -> Result<()> {
+    /// Stores what changed of a hold without a posting: when it is looked into again, or its place.
+    pub(super) fn store_hold(&self, hold: Hold) -> Result<()> {
         self.transaction(move |sql| update_hold(sql, &hold))
+    }
+
+    /// How many generations go on without a reader.
+    pub(super) fn detached(&self) -> Result<u32> {
+        let row = sql::first(&self.sql, "SELECT COUNT(*) FROM hold WHERE detached = 1", vec![])?;
+        let detached = sql::as_int(row.as_ref().and_then(|row| row.first()))?.unwrap_or_default();
+        Ok(u32::try_from(detached).unwrap_or(u32::MAX))
     }
 
     pub(super) fn sql(&self) -> &SqlStorage {
@@ -252,8 +259,8 @@ fn insert_invoice_line(sql: &SqlStorage, seq: u64, line: &InvoiceLine) -> Result
 fn insert_hold(sql: &SqlStorage, hold: &Hold) -> Result<()> {
     sql::run(
         sql,
-        "INSERT INTO hold (reservation, generation, state, admitted_at, due_at, hold_micros, slot, json)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO hold (reservation, generation, state, admitted_at, due_at, hold_micros, slot, detached, json)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         vec![
             hold.identity.reservation.as_str().into(),
             hold.identity.generation.as_str().into(),
@@ -262,6 +269,7 @@ fn insert_hold(sql: &SqlStorage, hold: &Hold) -> Result<()> {
             sql::time(hold.due_at)?,
             sql::micros(hold.held())?,
             sql::int(u64::from(hold.has_slot()))?,
+            sql::int(u64::from(hold.is_detached()))?,
             sql::json(hold)?,
         ],
     )?;
@@ -271,12 +279,13 @@ fn insert_hold(sql: &SqlStorage, hold: &Hold) -> Result<()> {
 fn update_hold(sql: &SqlStorage, hold: &Hold) -> Result<()> {
     let written = sql::run(
         sql,
-        "UPDATE hold SET state = ?, due_at = ?, hold_micros = ?, slot = ?, json = ? WHERE reservation = ?",
+        "UPDATE hold SET state = ?, due_at = ?, hold_micros = ?, slot = ?, detached = ?, json = ? WHERE reservation = ?",
         vec![
             hold.state.as_str().into(),
             sql::time(hold.due_at)?,
             sql::micros(hold.held())?,
             sql::int(u64::from(hold.has_slot()))?,
+            sql::int(u64::from(hold.is_detached()))?,
             sql::json(hold)?,
             hold.identity.reservation.as_str().into(),
         ],

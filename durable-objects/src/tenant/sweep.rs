@@ -76,7 +76,7 @@ impl Tenant {
         if let Some(current) = current.filter(|current| current.state == HoldState::Open) {
             let now = clock::now();
             let due_at = if answered { due_after_start(&current, now) } else { now.plus(RETRY_MS) };
-            self.store.store_due(Hold { due_at, ..current })?;
+            self.store.store_hold(Hold { due_at, ..current })?;
         }
         Ok(answered)
     }

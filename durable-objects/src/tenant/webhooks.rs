@@ -12,8 +12,8 @@ use holdfast_core::refusal::Refusal;
 use holdfast_core::signature::{self, SigningSecret};
 use holdfast_core::time::UnixMillis;
 use holdfast_core::webhook::{
-    Answer, Delivery, DeliveryPage, DeliveryView, Endpoint, Finished, Notice, Reach, Secrets, StateName, Step,
-    WebhookView, record,
+    Answer, Crowd, Delivery, DeliveryPage, DeliveryView, Endpoint, Finished, Notice, Reach, Recorded, Secrets,
+    StateName, Step, WebhookView, record,
 };
 use holdfast_core::wire::{TenantReply, WebhookCall};
 use serde::Serialize;
@@ -52,11 +52,27 @@ impl Tenant {
         }
         let Some(endpoint) = self.endpoint()? else { return Ok(()) };
         let limits = self.settings.limits(&self.env)?;
-        let schedule = &limits.webhook_schedule_ms;
-        let told =
-            notices.iter().cloned().filter_map(|notice| record(notice, Some(&endpoint), schedule, now)).collect();
+        let (schedule, crowd) = (&limits.webhook_schedule_ms, self.crowd()?);
+        let (mut told, mut dropped) = (Vec::new(), 0_u64);
+        for notice in notices {
+            match record(notice.clone(), Some(&endpoint), crowd, schedule, now) {
+                Recorded::Unwanted => {}
+                Recorded::Stored(stored) => told.push(*stored),
+                Recorded::Dropped if self.store.place(&notice.id)?.is_some() => {}
+                Recorded::Dropped => dropped = dropped.saturating_add(1),
+            }
+        }
         let forgotten = UnixMillis(now.0.saturating_sub(limits.webhook_keep_ms));
-        Ok(self.store.store_events(told, forgotten)?)
+        let counted = (dropped > 0).then(|| endpoint.dropping(dropped));
+        Ok(self.store.store_events(told, counted, forgotten)?)
+    }
+
+    /// Whether there is room for more events.
+    fn crowd(&self) -> core::result::Result<Crowd, Failure> {
+        let most = self.settings.limits(&self.env)?.webhook_pending_max;
+        let pending_is_full = self.store.has_so_many(StateName::Pending, most)?;
+        let dead_is_full = self.store.has_so_many(StateName::Dead, most)?;
+        Ok(Crowd { pending_is_full, dead_is_full })
     }
 
     /// Acts on the webhook; the key was checked.
@@ -88,11 +104,14 @@ impl Tenant {
                 let tenant = self.account()?.ok_or(Refusal::UnknownTenant)?.id;
                 let test = Notice::test(&random, tenant.as_str(), now);
                 self.note(core::slice::from_ref(&test), now)?;
-                self.shown_delivery(&test.id)
+                self.shown_delivery(&test.id).map_err(|_| too_many())
             }
             WebhookCall::List { state, after, limit } => self.list_deliveries(state, after.as_deref(), limit),
             WebhookCall::Replay { id } => {
                 let (_, delivery) = self.store.event(&id)?.ok_or(Refusal::NotFound)?;
+                if self.crowd()?.pending_is_full {
+                    return Err(too_many());
+                }
                 let schedule = &self.settings.limits(&self.env)?.webhook_schedule_ms;
                 self.store.store_deliveries(vec![delivery.replay(schedule, now)?], None)?;
                 self.shown_delivery(&id)
@@ -235,6 +254,10 @@ impl Tenant {
     }
 }
 
+fn too_many() -> Failure {
+    Refusal::Unavailable { what: "as many events as may be are on their way".into() }.into()
+}
+
 fn document<T: Serialize>(view: &T) -> core::result::Result<TenantReply, Failure> {
     Ok(TenantReply::Webhook { document: serde_json::to_string(view).map_err(Error::from)? })
 }
@@ -285,13 +308,19 @@ impl Store {
         })
     }
 
-    /// Stores what is told; an event that is known stays as it is. Besides, old events are forgotten: delivered ones and
-    /// dead letters from before `forgotten`.
-    fn store_events(&self, told: Vec<(Notice, Delivery)>, forgotten: UnixMillis) -> Result<()> {
-        if told.is_empty() {
+    /// Stores what is told; an event that is known stays as it is. `counted` has those that are not stored. Besides, old
+    /// events are forgotten: delivered ones and dead letters from before `forgotten`.
+    fn store_events(
+        &self,
+        told: Vec<(Notice, Delivery)>,
+        counted: Option<Endpoint>,
+        forgotten: UnixMillis,
+    ) -> Result<()> {
+        if told.is_empty() && counted.is_none() {
             return Ok(());
         }
         self.transaction(move |sql| {
+            counted.iter().try_for_each(|endpoint| write_endpoint(sql, endpoint))?;
             told.iter().try_for_each(|(notice, delivery)| insert_event(sql, notice, delivery))?;
             [StateName::Delivered, StateName::Dead].into_iter().try_for_each(|state| forget(sql, state, forgotten))
         })
@@ -338,6 +367,13 @@ impl Store {
 
     fn events(&self, query: &str, parameters: Row) -> Result<Vec<(Notice, Delivery)>> {
         sql::rows(self.sql(), query, parameters)?.into_iter().map(event_of).collect()
+    }
+
+    /// Whether there are `most` events of a state, or more. Looks at no more than these.
+    fn has_so_many(&self, state: StateName, most: u32) -> Result<bool> {
+        let query = "SELECT 1 FROM webhook_event WHERE state = ? ORDER BY seq LIMIT 1 OFFSET ?";
+        let parameters = vec![state.as_str().into(), i64::from(most.saturating_sub(1)).into()];
+        Ok(sql::first(self.sql(), query, parameters)?.is_some())
     }
 
     fn count(&self, state: StateName) -> Result<u64> {

@@ -164,6 +164,13 @@ impl Tenant {
         Self { id: id.to_owned(), key, document }
     }
 
+    /// The key of the tenant in every fixture.
+    #[must_use]
+    pub fn keyed_as_stored(mut self) -> Self {
+        self.key = client_key(&self.id, "fixture");
+        self
+    }
+
     /// Adds a route; the first that matches a request is used.
     ///
     /// # Panics

@@ -31,6 +31,7 @@ pub struct Options {
     operator: bool,
     local: bool,
     cron: bool,
+    stored: Option<PathBuf>,
 }
 
 impl Options {
@@ -48,6 +49,7 @@ impl Options {
             operator: true,
             local: false,
             cron: false,
+            stored: None,
         }
     }
 
@@ -69,6 +71,13 @@ impl Options {
     #[must_use]
     pub fn misconfigured(mut self) -> Self {
         self.misconfigured = true;
+        self
+    }
+
+    /// Serves a copy of what another version has stored: a folder of `tests/e2e/fixtures`.
+    #[must_use]
+    pub fn stored_by(mut self, fixture: &str) -> Self {
+        self.stored = Some(fixtures().join(fixture));
         self
     }
 
@@ -358,6 +367,13 @@ impl World {
         self.folder.path().join("workerd.log")
     }
 
+    /// How often the server has written `words` to its standard streams, over all its starts.
+    #[must_use]
+    pub fn output_count(&self, words: &str) -> usize {
+        let bytes = fs::read(self.log_path()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).matches(words).count()
+    }
+
     /// The end of what the server wrote to its standard streams.
     #[must_use]
     pub fn output(&self) -> String {
@@ -395,6 +411,20 @@ fn sqlite_files(folder: &Path) -> Vec<PathBuf> {
     let paths = entries.map(|entry| entry.expect("an entry").path());
     let files = paths.flat_map(|path| if path.is_dir() { sqlite_files(&path) } else { vec![path] });
     files.filter(|path| path.extension().is_some_and(|extension| extension == "sqlite")).collect()
+}
+
+/// Where storage of other versions is kept.
+#[must_use]
+pub fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
+}
+
+fn copy_databases(from: &Path, to: &Path) {
+    for file in sqlite_files(from) {
+        let copy = to.join(file.strip_prefix(from).expect("it lies below"));
+        fs::create_dir_all(copy.parent().expect("a folder")).expect("a folder");
+        let _bytes = fs::copy(&file, &copy).expect("a copy");
+    }
 }
 
 /// The repository's root.
@@ -435,6 +465,9 @@ fn write_config(options: &Options, simulator: &Simulator, folder: &Path, ports: 
     fs::write(&vars_path, vars.to_string()).expect("the variables are written");
     let storage = folder.join("storage");
     fs::create_dir(&storage).expect("a storage folder");
+    if let Some(stored) = &options.stored {
+        copy_databases(stored, &storage);
+    }
     let mut command = script("workerd-config.mjs");
     command.arg("--out").arg(config_path(folder)).arg("--port").arg(ports.0.to_string());
     if let Some(cron_port) = ports.1 {

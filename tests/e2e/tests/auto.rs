@@ -205,6 +205,65 @@ fn the_code_assistant_of_the_seed_is_cancelled() {
     assert!(0 < delivered && delivered < billed, "{report}");
 }
 
+/// Design 5: "after a cancelled run, a new generation of the same client with a near-identical prompt … within ten minutes
+/// counts". Thirty departures are measured, admission pins the rate, and `auto` decides by it; before, there is no estimate.
+#[test]
+fn a_measured_rate_decides() {
+    let tenant = Tenant::new("acme").route(auto_route("asked", "sim-seed*").with("max_output_tokens", 300));
+    let world = World::start(&Options::new("measured").tenant(&tenant));
+    let client = world.client(&tenant);
+    let ask = |user: usize, model: &str, words: &str| {
+        let content = format!("Which of the contracts with the harbour were signed late, {words}, and by whom?");
+        let messages = json!([{ "role": "user", "content": content }]);
+        Chat::stream(model).tag(&unique("rate")).field("messages", messages).header("x-client-id", &format!("u{user}"))
+    };
+    let slow = "sim-seed?tokens=290&interval_ms=15";
+    let leave = |user: usize, bytes: usize| {
+        let (mut exchange, id) = client.begin(&ask(user, slow, "and why"));
+        exchange.read(bytes);
+        exchange.abandon();
+        client.wait_until_settled(&id)
+    };
+    // 24 of 30 users ask again, in other words.
+    std::thread::scope(|scope| {
+        for user in 0..30 {
+            let (leave, ask, client) = (&leave, &ask, &client);
+            scope.spawn(move || {
+                let left = leave(user, 300);
+                let decision = &left["auto"]["decision"];
+                assert_eq!(
+                    (&decision["choice"], &decision["why"]),
+                    (&json!("cancel"), &json!("no_estimate")),
+                    "{left}"
+                );
+                if user < 24 {
+                    let _answer = client.chat(&ask(user, "sim-seed?tokens=3", "and WHY")).expect(200);
+                }
+            });
+        }
+    });
+    let report = reported(&client, "asked", |report| report["departures"]["cancelled"] == 30);
+    assert_eq!(report["re_ask_counts"], false, "ten minutes have not passed: {report}");
+
+    // Eleven minutes pass.
+    world.kill();
+    let earlier = |path: &str| format!("'{path}', json_extract(json, '{path}') - 660000");
+    let paths = ["$.started_at", "$.end.ended_at", "$.end.departure.disconnected_at"].map(earlier).join(", ");
+    let edit = format!("UPDATE run SET started_at = started_at - 660000, json = json_replace(json, {paths})");
+    world.edit_tenant(&tenant, &[&edit]);
+    world.restart();
+
+    // When little is left to finish: what the rate says decides.
+    let kept = leave(99, 30_000);
+    let decision = &kept["auto"]["decision"];
+    assert_eq!((&decision["choice"], &decision["why"]), (&json!("detach"), &json!("measured")), "{kept}");
+    assert_eq!(decision["rate_per_mille"], 800, "24 of 30: {kept}");
+    assert_eq!(decision["inputs"]["measured"], json!({ "rate_per_mille": 800, "samples": 30 }), "{kept}");
+    assert_eq!(kept["lifecycle"], "completed", "{kept}");
+    let report = reported(&client, "asked", |report| report["re_ask_counts"] == true);
+    assert_eq!(report["re_ask"], json!({ "rate_per_mille": 800, "samples": 30 }), "{report}");
+}
+
 /// A reader that comes back and leaves again is decided about anew; after a restart the last decision is still there.
 #[test]
 fn each_absence_is_decided_anew() {

@@ -1,7 +1,7 @@
 //! Pages of other origins: none by default, those that the tenant names, and nothing is ever reflected to the others.
 
 use holdfast_e2e::http::Request;
-use holdfast_e2e::{Chat, Client, Options, Reply, Route, Tenant, World, unique};
+use holdfast_e2e::{Chat, Client, Options, Reply, Route, Tenant, World, unique, wait_for};
 use serde_json::{Value, json};
 
 const PAGE: &str = "https://app.example";
@@ -207,6 +207,45 @@ fn a_token_of_one_origin_is_for_no_other() {
     let any = world.client_with_key(&minted(&client, json!({})));
     assert_readable_by(&get_from(&any, OTHER, &target).expect(200), OTHER);
     let _ = any.get(&target).expect(200);
+}
+
+/// A page that is served may read why its request was refused, also before its origin was looked at. Any other may not.
+#[test]
+fn a_page_may_read_its_own_errors() {
+    let (world, client) = world("errors of pages", &[PAGE]);
+    let page = world.client_with_key(&minted(&client, json!({ "origins": [PAGE] })));
+    let bad_body = |client: &Client| {
+        let mut request = Chat::stream("gen").request(client.key());
+        request.body = b"{".to_vec();
+        request
+    };
+    let bad_header = |client: &Client| Chat::stream("gen").on_disconnect("perhaps").request(client.key());
+    let bad_query = |client: &Client| client.authorized("GET", "/v1/generations?idempotency_key=a&idempotency_key=b");
+    for asks in [&client, &page] {
+        for request in [bad_body(asks), bad_header(asks), bad_query(asks)] {
+            let refused = asks.call(&request.clone().header("Origin", PAGE));
+            assert_eq!(refused.status, 400, "{}", refused.text());
+            assert_readable_by(&refused, PAGE);
+            for stranger in [OTHER, "null"] {
+                assert_unmarked(&asks.call(&request.clone().header("Origin", stranger)));
+            }
+        }
+    }
+    // Whoever is not known reads nothing, whatever is wrong besides.
+    let unknown = world.client_with_key(&holdfast_e2e::config::client_key("acme", "nobody's"));
+    assert_unmarked(&unknown.call(&bad_body(&unknown).header("Origin", PAGE)));
+
+    // A page whose token has ended learns that it needs another one; another page does not.
+    let short = world.client_with_key(&minted(&client, json!({ "origins": [PAGE], "expires_in_s": 1 })));
+    let any = world.client_with_key(&minted(&client, json!({ "expires_in_s": 1 })));
+    let ended = wait_for("the end of a token", || {
+        let reply = get_from(&short, PAGE, &format!("/v1/generations/{NOWHERE}"));
+        if reply.status == 401 { Ok(reply) } else { Err(reply.text()) }
+    });
+    ended.assert_problem(401, "token_expired");
+    assert_readable_by(&ended, PAGE);
+    assert_unmarked(&get_from(&short, OTHER, &format!("/v1/generations/{NOWHERE}")));
+    assert_unmarked(&get_from(&any, PAGE, &format!("/v1/generations/{NOWHERE}")));
 }
 
 #[test]

@@ -223,6 +223,64 @@ fn a_token_falls_with_its_key() {
     assert_completed(&unaffected.wait_until_settled(&generation), 12, 40);
 }
 
+/// One token ends before its time: at once, for good, and no other with it. What it said stays on record.
+#[test]
+fn a_token_is_revoked_by_itself() {
+    let (world, client) = world("revoked token");
+    let issue = client.authorized("POST", "/v1/keys").json(&json!({ "role": "client" }));
+    let issued = client.call(&issue).expect(201).json();
+    let server = world.client_with_key(issued["key"].as_str().expect("a key"));
+    let mint = |client: &Client, limits: Value| {
+        let answer = mint_request(client, &limits).expect(201).json();
+        let (id, token) = (answer["id"].as_str().expect("an id"), answer["token"].as_str().expect("a token"));
+        (id.to_owned(), world.client_with_key(token))
+    };
+    let (stolen, thief) = mint(&server, json!({ "routes": ["chat"] }));
+    let (_, visitor) = mint(&server, json!({}));
+    let (admins, _) = mint(&client, json!({ "may": "read" }));
+
+    let chat = Chat::stream("gen?tokens=40&interval_ms=20");
+    let (mut running, generation) = thief.begin(&chat);
+    let start = running.read(500);
+    let revoked = delete(&server, &format!("/v1/tokens/{stolen}")).expect(200).json();
+    assert!(revoked["revoked_at"].is_u64() && revoked.get("token").is_none(), "{revoked}");
+    for target in [format!("/v1/generations/{generation}"), "/v1/generations?idempotency_key=k".into()] {
+        thief.get(&target).assert_problem(401, "invalid_api_key");
+    }
+    thief.chat(&Chat::complete("gen?tokens=1")).assert_envelope(401, "invalid_api_key");
+    assert_bytes!([start, running.finish().clean()].concat(), world.simulator.expected(&chat), "what runs goes on");
+    assert_eq!(visitor.get(&format!("/v1/generations/{generation}")).status, 200, "no other token falls with it");
+
+    let again = delete(&server, &format!("/v1/tokens/{stolen}")).expect(200).json();
+    assert_eq!(again, revoked, "the first time stands");
+    // A client's key has what it minted, an admin's everything, a token itself.
+    delete(&server, &format!("/v1/tokens/{admins}")).assert_problem(404, "not_found");
+    delete(&visitor, &format!("/v1/tokens/{admins}")).assert_problem(404, "not_found");
+    visitor.get("/v1/tokens").assert_problem(403, "token_not_allowed");
+    let (own, leaving) = mint(&server, json!({ "may": "read" }));
+    let _gone = delete(&leaving, &format!("/v1/tokens/{own}")).expect(200);
+    leaving.get(&format!("/v1/generations/{generation}")).assert_problem(401, "invalid_api_key");
+
+    let ids = |client: &Client, query: &str| -> Vec<String> {
+        let page = client.get(&format!("/v1/tokens{query}")).expect(200);
+        assert!(!page.text().contains("hft_"), "{}", page.text());
+        let page = page.json();
+        let data = page["data"].as_array().expect("data").iter();
+        data.map(|token| token["id"].as_str().expect("an id").to_owned()).collect()
+    };
+    assert_eq!((ids(&client, "").len(), ids(&server, "").len()), (4, 3));
+    assert_eq!(ids(&client, "?limit=1"), [own.clone()], "the latest first");
+    assert_eq!(ids(&client, &format!("?before={own}&limit=1")), [admins]);
+    for bad in ["?limit=0", "?limit=101", "?limit=x", "?limit=1&limit=2", "?before=tok_"] {
+        assert_eq!(client.get(&format!("/v1/tokens{bad}")).status, 400, "{bad}");
+    }
+
+    world.kill();
+    world.restart();
+    thief.get(&format!("/v1/generations/{generation}")).assert_problem(401, "invalid_api_key");
+    assert_eq!(visitor.get(&format!("/v1/generations/{generation}")).status, 200);
+}
+
 #[test]
 fn a_token_that_would_be_too_strong_is_not_minted() {
     let (_world, client) = world("token faults");
@@ -246,5 +304,5 @@ fn a_token_that_would_be_too_strong_is_not_minted() {
     }
     let no_key = Request::new("POST", "/v1/tokens").json(&json!({}));
     client.call(&no_key).assert_problem(401, "invalid_api_key");
-    client.call(&client.authorized("GET", "/v1/tokens")).assert_problem(405, "method_not_allowed");
+    client.call(&client.authorized("PUT", "/v1/tokens")).assert_problem(405, "method_not_allowed");
 }

@@ -166,6 +166,8 @@ fn an_answer_in_one_piece_that_dies_is_a_bad_gateway() {
             ("end_at=150", "upstream_interrupted"),
             ("fin_at=0", "upstream_interrupted"),
             ("drop=1", "upstream_failed"),
+            ("status=500&reset_at=30", "upstream_failed"),
+            ("status=503&fin_at=20", "upstream_failed"),
         ];
         for (fault, code) in faults {
             let tag = unique("piece");
@@ -307,6 +309,25 @@ fn silence_is_bounded() {
         assert_bytes!(client.read_all_from(&id, 0), got);
     }
     client.wait_until_nothing_is_held();
+}
+
+/// A provider that says for ever that it is still there is not silent; the longest time of the route ends it.
+#[test]
+fn signs_of_life_alone_do_not_go_on_for_ever() {
+    for (mode, route) in modes() {
+        let route = route.for_model("recording/*").with("idle_ms", 500).with("total_ms", 1_200);
+        let (world, client) = world(&format!("signs of life, {mode}"), route);
+        let tag = unique("alive");
+        let chat = Chat::stream("recording/heartbeats?interval_ms=20").tag(&tag);
+        let (mut exchange, id) = client.begin(&chat);
+        let got = exchange.finish().clean();
+        let broken = assert_broken(&got, &world.simulator.sent_for(&chat));
+        assert_eq!(broken.code, "upstream_timeout", "{mode}");
+        assert!(broken.prefix_len > 300, "{mode}: it was heard for longer than it may be silent: {broken:?}");
+        assert_cut_off(&world, &client, &id, &tag);
+        assert_eq!(client.generation(&id)["reason"], "total_timeout", "{mode}");
+        client.wait_until_nothing_is_held();
+    }
 }
 
 fn assert_cut_off(world: &World, client: &Client, id: &str, tag: &str) {

@@ -214,6 +214,31 @@ fn dead_letters_are_listed_and_replayed() {
     assert_eq!(client.deliveries("dead"), Vec::<Value>::new());
 }
 
+/// A bound that is reached has a name: what has no room among the pending is a dead letter, what has none there is counted.
+#[test]
+fn too_many_events_are_put_aside_and_counted() {
+    let (options, tenant) = options("too many events");
+    let waits = options.limit("webhook_schedule_ms", json!([3_600_000, 0])).limit("webhook_pending_max", 2);
+    let world = World::start(&waits);
+    let client = world.client(&tenant);
+    client.use_hook(&Hook::new(&world.simulator, &unique("crowd"), "200"));
+    for _ in 0..6 {
+        client.wait_until_settled(&run(&client));
+    }
+    let webhook = client.get("/v1/webhook").expect(200).json();
+    assert_eq!((&webhook["pending"], &webhook["dead"], &webhook["dropped"]), (&json!(2), &json!(2), &json!(2)));
+    let dead = client.deliveries("dead");
+    assert!(dead.iter().all(|letter| letter["why"] == "too_many_pending"), "{dead:?}");
+    let replay = format!("/v1/webhook/deliveries/{}/replay", dead[0]["id"].as_str().expect("an id"));
+    client.post(&replay).assert_problem(503, "unavailable");
+    client.post("/v1/webhook/test").assert_problem(503, "unavailable");
+    let generations = client.get("/v1/generations").expect(200).json();
+    assert_eq!(generations["data"].as_array().map(Vec::len), Some(6), "what was not told can be listed");
+    world.kill();
+    world.restart();
+    assert_eq!(client.get("/v1/webhook").json()["dropped"], 3, "the test too, and a restart forgets nothing");
+}
+
 /// Fault 48: `410` disables the endpoint. What happens meanwhile is kept as dead letters, and nothing is sent.
 #[test]
 fn gone_disables() {

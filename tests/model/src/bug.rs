@@ -87,6 +87,8 @@ bugs! {
     SlotFreedTwice => p::SUMS,
     /// A repeated Start calls the provider again.
     DoubleDispatch => p::ONE_DISPATCH,
+    /// A driver at the edge that asks again whether it began is told so, whoever owns by now.
+    BegunByZombie => p::ONE_DISPATCH,
     /// The settlement frees a slot that was given back at the deadline.
     SlotFreedByBoth => p::SUMS,
     /// The sweep does not note that its alarm has rung, so that it does not set one for the very same time again.
@@ -104,6 +106,7 @@ impl Bug {
             Self::SettleLateTwice => &["expiry: release", "lookup and callback", "expiry: settle"],
             Self::OverwriteTerminalLate => &["expiry: quarantine"],
             Self::CorrectionIgnoresCharge => &["expiry: settle", "operator: after the end"],
+            Self::BegunByZombie => &["edge: late start"],
             Self::StaleEpochAccepted => &["retry: and a zombie"],
             Self::RetryWithoutExtension => &["retry"],
             Self::ActionAppliedTwice | Self::StaleVersionAccepted => &["operator"],

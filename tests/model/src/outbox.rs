@@ -38,7 +38,7 @@ impl Step<'_> {
         self.send_next(g, rows);
     }
 
-    /// What is only told moves no money: it is taken at once.
+    /// What is only told moves no money: it is taken at once. Nothing here is over the cap of detached generations.
     fn take_notices(&mut self, g: usize, now: UnixMillis) {
         let due = self.state.generations[g].object.aggregate.due_deliveries(now);
         let notices: Vec<String> =

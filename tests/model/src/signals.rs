@@ -1,12 +1,12 @@
 //! What is said outside of the stream, as the shell takes it: each event once, by its id; a refused end is recorded, and
-//! what it saw is said on.
+//! what it saw is said on. And who is asked before anything is taken in.
 
 use crate::bug::Bug;
 use crate::probes::Probe;
 use crate::properties as p;
 use crate::step::Step;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::reservation::{Command, Reply, Signal, late_signal, refused_row};
+use holdfast_core::reservation::{Command, Reply, Reservation, Signal, late_signal, refused_row};
 
 impl Step<'_> {
     /// The record of a refused write, and the signal that is in it. Every completion that a driver brings must leave both
@@ -44,5 +44,31 @@ impl Step<'_> {
             self.check(same, p::REPLAY);
         }
         answer
+    }
+
+    /// Whether a driver of this epoch may still call the provider.
+    pub(crate) fn owns(&self, g: usize, epoch: u32) -> bool {
+        let works = |live: &Reservation| live.attempt.epoch() == epoch && !live.lifecycle.is_terminal();
+        self.state.generations[g].object.aggregate.live().is_some_and(works)
+    }
+
+    /// Asked before anything is taken in: a fenced driver adds neither a head nor a byte.
+    pub(crate) fn allow(&mut self, g: usize, command: &Command) -> Result<(), Refusal> {
+        let now = self.now();
+        let object = &self.state.generations[g].object;
+        let epoch = object.aggregate.live().map(|live| live.attempt.epoch());
+        let mut asked = command.clone();
+        if let (true, Some(owns), Command::Append { epoch, .. } | Command::End { epoch, .. }) =
+            (self.bug(Bug::StaleEpochAccepted), epoch, &mut asked)
+        {
+            *epoch = owns;
+        }
+        match object.aggregate.apply(&asked, &object.facts(), 0, now) {
+            Ok(_) => Ok(()),
+            Err(refusal) => {
+                self.record_refused(g, command, &refusal);
+                Err(refusal)
+            }
+        }
     }
 }

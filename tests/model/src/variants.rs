@@ -145,6 +145,7 @@ fn driven() -> Vec<Variant> {
         Variant::object("object: late start").ending(&COMPLETES).late(),
         Variant::object("edge: cancel at once").at_edge().cancelling(0).client(1, 0, 0),
         Variant { observation_ticks: 1, ..Variant::object("edge: observed").at_edge().ending(&COMPLETES) },
+        Variant { brief: true, ..Variant::object("edge: late start").at_edge().ending(&COMPLETES).late() },
         two(Requests::SameKey, "two: one key"),
         two(Requests::OneSlot, "two: one slot"),
     ]
@@ -153,7 +154,6 @@ fn driven() -> Vec<Variant> {
 /// Every rule of seed 1 for an open outcome, and what becomes known after it.
 fn expiring() -> Vec<Variant> {
     let open = |name| Variant {
-        faults_max: 1,
         ..Variant::object(name).ending(&BREAKS).outliving(CALLBACK, &[COMPLETES_UNSEEN, ABOVE_HOLD_UNSEEN], 1)
     };
     let failing = |name| Variant { unseen: vec![COMPLETES_UNSEEN, Fate::Unbilled], ..open(name) };
@@ -170,14 +170,14 @@ fn expiring() -> Vec<Variant> {
         Variant { high_value: true, ..failing("expiry: above escalate_above") }.expiring(OnExpiry::Release),
         Variant { on_interruption: OnInterruption::Quarantine, ..open("expiry: interrupted, quarantine") }
             .ending(&COMPLETES_OR_BREAKS),
-        Variant { faults_max: 1, ..Variant::object("expiry: nothing outlives, release").ending(&COMPLETES_OR_BREAKS) }
+        Variant { ..Variant::object("expiry: nothing outlives, release").ending(&COMPLETES_OR_BREAKS) }
             .expiring(OnExpiry::Release),
     ]
 }
 
 /// Callbacks, lookups and cancels: in every order, late, twice, lost, and against each other.
 fn provider_speaks() -> Vec<Variant> {
-    let says = |said: &[Said], variant| Variant { callbacks: said.to_vec(), faults_max: 1, ..variant };
+    let says = |said: &[Said], variant| Variant { callbacks: said.to_vec(), ..variant };
     vec![
         says(
             &[Said::Runs, Said::Truth],
@@ -202,21 +202,17 @@ fn provider_speaks() -> Vec<Variant> {
                 2,
             ),
         ),
-        Variant { faults_max: 1, ..Variant::object("lookup: failures") }.ending(&BREAKS).outliving(
-            STATUS,
-            &[Fate::Unbilled],
-            2,
-        ),
-        Variant { faults_max: 1, ..Variant::object("cancel and lookup") }
+        Variant { ..Variant::object("lookup: failures") }.ending(&BREAKS).outliving(STATUS, &[Fate::Unbilled], 2),
+        Variant { ..Variant::object("cancel and lookup") }
             .ending(&COMPLETES)
             .outliving(CANCEL_AND_STATUS, &[COMPLETES_UNSEEN], 2)
             .client(0, 0, 1),
-        Variant { faults_max: 0, slow_provider: true, ..Variant::object("cancel at the disconnect, and callback") }
+        Variant { fewer_faults: 1, slow_provider: true, ..Variant::object("cancel at the disconnect, and callback") }
             .ending(&COMPLETES)
             .outliving(CANCEL_AND_CALLBACK, &[COMPLETES_UNSEEN], 1)
             .cancelling(0)
             .client(1, 0, 0),
-        Variant { faults_max: 1, ..Variant::object("cancel alone") }
+        Variant { ..Variant::object("cancel alone") }
             .ending(&COMPLETES)
             .outliving(CANCEL, &[COMPLETES_UNSEEN], 1)
             .client(0, 0, 1),
@@ -227,17 +223,17 @@ fn provider_speaks() -> Vec<Variant> {
 fn retrying() -> Vec<Variant> {
     let again = |name| Variant { more_jumps: 1, ..Variant::object(name).ending(&COMPLETES_OR_BREAKS).retrying() };
     vec![
-        Variant { faults_max: 1, ..again("retry: the first attempt died") }.client(0, 0, 1),
-        Variant { faults_max: 0, more_jumps: 0, ..again("retry: the first attempt completes late") }
+        Variant { ..again("retry: the first attempt died") }.client(0, 0, 1),
+        Variant { fewer_faults: 1, more_jumps: 0, ..again("retry: the first attempt completes late") }
             .outliving(CALLBACK, &[COMPLETES_UNSEEN], 1)
             .ending(&BREAKS),
-        Variant { faults_max: 1, more_jumps: 0, ..again("retry: the answer about the hold is lost") }
+        Variant { more_jumps: 0, ..again("retry: the answer about the hold is lost") }
             .outliving(CALLBACK, &[], 1)
             .ending(&BREAKS),
         Variant { observation_ticks: 1, fewer_faults: 1, brief: true, ..again("retry: and a zombie at the edge") }
             .at_edge()
             .ending(&COMPLETES),
-        Variant { faults_max: 1, tight_budget: true, ..again("retry: no credit for it") }.client(0, 0, 1),
+        Variant { tight_budget: true, ..again("retry: no credit for it") }.client(0, 0, 1),
     ]
 }
 
@@ -245,16 +241,16 @@ fn retrying() -> Vec<Variant> {
 fn operated() -> Vec<Variant> {
     use Operates::{Charge, Correct, Defer, Escalate, Finalize, Quarantine, Refund, Release, Retry};
     let open = |name| Variant {
-        faults_max: 0,
+        fewer_faults: 1,
         ..Variant::object(name).ending(&BREAKS).outliving(CALLBACK, &[COMPLETES_UNSEEN], 1)
     };
     vec![
         open("operator: ends an open hold").operated(&[Release, Finalize, Defer, Correct, Refund], 2),
         open("operator: keeps an open hold").operated(&[Quarantine, Escalate, Finalize, Release], 2),
         Variant { unseen: Vec::new(), ..open("operator: repeats the call") }.retrying().operated(&[Retry, Defer], 1),
-        Variant { faults_max: 0, ..Variant::object("operator: after the end").ending(&COMPLETES) }
+        Variant { fewer_faults: 1, ..Variant::object("operator: after the end").ending(&COMPLETES) }
             .operated(&[Correct, Refund, Charge, Release], 2),
-        Variant { observation_ticks: 1, faults_max: 0, ..Variant::object("operator: and a zombie").at_edge() }
+        Variant { observation_ticks: 1, fewer_faults: 1, ..Variant::object("operator: and a zombie").at_edge() }
             .ending(&COMPLETES)
             .operated(&[Release, Correct], 1),
     ]

@@ -55,6 +55,7 @@ caught! {
     audit_row_lost: AuditRowLost,
     slot_freed_twice: SlotFreedTwice,
     double_dispatch: DoubleDispatch,
+    begun_by_zombie: BegunByZombie,
     slot_freed_by_both: SlotFreedByBoth,
     sweep_believes_its_alarm: SweepBelievesItsAlarm,
     edge_client_forgotten: EdgeClientForgotten,

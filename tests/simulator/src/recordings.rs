@@ -10,6 +10,7 @@ use crate::generate::Events;
 
 const BUILT_IN: &[(&str, &[u8])] = &[
     ("crlf", include_bytes!("../recordings/crlf.sse")),
+    ("heartbeats", include_bytes!("../recordings/heartbeats.sse")),
     ("gemini-thoughts", include_bytes!("../recordings/gemini-thoughts.sse")),
     ("messages-tools", include_bytes!("../recordings/messages-tools.sse")),
     ("multibyte", include_bytes!("../recordings/multibyte.sse")),

@@ -206,7 +206,7 @@ impl Store {
         let query = "
             SELECT json_extract(json, '$.terms.route') AS route, SUM(slot), SUM(hold_micros)
             FROM hold WHERE state = 'open' GROUP BY route ORDER BY route";
-        let mut totals = OpenTotals::default();
+        let mut totals = OpenTotals { detached: self.detached()?, ..OpenTotals::default() };
         for row in &sql::rows(self.sql(), query, vec![])? {
             let slots_in_use = sql::as_int(row.get(1))?.unwrap_or_default();
             let held_micros = amount(row.get(2))?;

@@ -291,7 +291,10 @@ impl Step<'_> {
                 self.readers_changed(target);
                 Some(epoch)
             }
-            Ok(_) => self.memory(target).edge_driver.filter(|(by, _)| *by == g).map(|(_, epoch)| epoch),
+            Ok(_) => {
+                let begun = self.memory(target).edge_driver.filter(|(by, _)| *by == g).map(|(_, epoch)| epoch);
+                begun.filter(|epoch| self.owns(target, *epoch) || self.bug(Bug::BegunByZombie))
+            }
             Err(_) => {
                 self.generation(g).edge = Edge::Done;
                 return;
@@ -302,6 +305,8 @@ impl Step<'_> {
         }
         match begun {
             Some(epoch) => {
+                let owns = self.owns(target, epoch);
+                self.check(owns, p::ONE_DISPATCH);
                 self.provider_is_called(target);
                 self.generation(g).client.connected = true;
                 self.generation(g).edge = Edge::Driving(Driver::new(epoch, 0));
@@ -401,26 +406,6 @@ impl Step<'_> {
             self.readers_changed(g);
         }
         left
-    }
-
-    /// Asked before anything is taken in: a fenced driver adds neither a head nor a byte.
-    fn allow(&mut self, g: usize, command: &Command) -> Result<(), Refusal> {
-        let now = self.now();
-        let object = &self.state.generations[g].object;
-        let epoch = object.aggregate.live().map(|live| live.attempt.epoch());
-        let mut asked = command.clone();
-        if let (true, Some(owns), Command::Append { epoch, .. } | Command::End { epoch, .. }) =
-            (self.bug(Bug::StaleEpochAccepted), epoch, &mut asked)
-        {
-            *epoch = owns;
-        }
-        match object.aggregate.apply(&asked, &object.facts(), 0, now) {
-            Ok(_) => Ok(()),
-            Err(refusal) => {
-                self.record_refused(g, command, &refusal);
-                Err(refusal)
-            }
-        }
     }
 
     /// The part of a repeated batch that is not in the log yet.

@@ -1,0 +1,141 @@
+//! Objects that an earlier version has written open under this one: forward-only migrations. The folders are made as
+//! `tests/e2e/fixtures/README.md` says.
+
+use std::fs;
+
+use holdfast_e2e::world::fixtures;
+use holdfast_e2e::{Chat, Client, Options, Route, Tenant, World, assert_bytes, assert_completed, unique, wait_for};
+use serde_json::{Value, json};
+
+/// What an earlier version answered just before it was killed.
+fn expected(fixture: &str) -> Value {
+    let text = fs::read_to_string(fixtures().join(fixture).join("expected.json")).expect("the fixture's answers");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+fn tenant() -> Tenant {
+    let tenant = Tenant::new("acme").keyed_as_stored().with("grant_micros", 0);
+    tenant.route(Route::new("chat").detach().quick_recovery())
+}
+
+fn world(fixture: &str) -> (World, Client, Value) {
+    let world = World::start(&Options::new(fixture).stored_by(fixture));
+    let expected = expected(fixture);
+    if expected["accounts"] == false {
+        // Tenants were a variable then: the operator makes the account, and finds what the tenant has.
+        world.create(&tenant());
+    }
+    let client = world.client(&tenant());
+    (world, client, expected)
+}
+
+fn text<'a>(value: &'a Value, member: &str) -> &'a str {
+    value[member].as_str().unwrap_or_else(|| panic!("no {member} in {value}"))
+}
+
+/// Every member that was there has the value that it had; members may have come. Who reads is a matter of memory.
+fn assert_says_no_less(now: &Value, then: &Value, place: &str) {
+    match (now, then) {
+        (Value::Object(now), Value::Object(then)) => {
+            for (name, value) in then.iter().filter(|(name, _)| *name != "connection") {
+                let found = now.get(name).unwrap_or_else(|| panic!("{place}.{name} is gone"));
+                assert_says_no_less(found, value, &format!("{place}.{name}"));
+            }
+        }
+        _ => assert_eq!(now, then, "{place}"),
+    }
+}
+
+fn assert_opens(fixture: &str) {
+    let (world, client, expected) = world(fixture);
+
+    // The generation whose driver died with that server is found by its own alarm, or by whoever asks; its part is kept.
+    let running = text(&expected["running"], "id");
+    let lost = client.wait_until_settled(running);
+    assert_eq!((&lost["lifecycle"], &lost["reason"]), (&json!("failed"), &json!("driver_lost")), "{lost}");
+    let part = client.read_all_from(running, 0);
+    let seen = text(&expected["running"], "seen").as_bytes();
+    assert!(part.len() > 1_000 && seen.starts_with(&part[..1_000]), "{}", String::from_utf8_lossy(&part));
+
+    // Balance: what it was, and what that one cost.
+    let balance = client.wait_until_nothing_is_held();
+    let number = |name: &str| expected["balance"][name].as_u64().expect("an amount");
+    let cost = lost["cost"]["settled_micros"].as_u64().expect("a cost");
+    assert_eq!((balance.granted, balance.spent), (number("granted_micros"), number("spent_micros") + cost));
+
+    // Each ended generation says what it said, and its bytes are the same.
+    for name in ["streamed", "complete", "refused", "overage"] {
+        let then = &expected[name];
+        assert_says_no_less(&client.generation(text(then, "id")), &then["view"], name);
+        let body = text(then, "body").as_bytes();
+        assert_bytes!(client.result(text(then, "id")).body, body, "{name}");
+        let raw = client.get(&format!("/v1/generations/{}/stream?offset=1", text(then, "id")));
+        assert_bytes!(raw.body, &body[1..], "{name}");
+    }
+    let overage = &client.generation(text(&expected["overage"], "id"))["cost"];
+    assert!(overage["settled_micros"].as_u64() > overage["hold_micros"].as_u64(), "{overage}");
+    assert_books(&client, &expected);
+
+    // The idempotency key still finds its answer; nobody is called for it.
+    let tag = unique("upgrade");
+    let mut repeated = Chat::stream("gen").idempotency_key("kept").request(client.key());
+    repeated.body = text(&expected["streamed"], "request").as_bytes().to_vec();
+    let again = client.call(&repeated);
+    assert_eq!(again.header("x-generation-id"), expected["streamed"]["id"].as_str(), "{}", again.text());
+    assert_bytes!(again.body, text(&expected["streamed"], "body").as_bytes());
+
+    // And it goes on: a new request, a detached one, a restart.
+    let (mut exchange, id) = client.begin(&Chat::stream("gen?tokens=60&interval_ms=15").tag(&tag));
+    exchange.read(300);
+    exchange.abandon();
+    wait_for("a detached generation that is counted", || {
+        let balance = client.get("/v1/balance").expect(200).json();
+        if balance["detached"] == 1 { Ok(()) } else { Err(balance.to_string()) }
+    });
+    assert_completed(&client.wait_until_settled(&id), 12, 60);
+    world.kill();
+    world.restart();
+    assert_says_no_less(&client.generation(text(&expected["streamed"], "id")), &expected["streamed"]["view"], "again");
+    assert_books(&client, &expected);
+}
+
+fn assert_books(client: &Client, expected: &Value) {
+    let ledger = client.get("/v1/ledger?limit=100").expect(200).json();
+    let entries = ledger["data"].as_array().expect("entries");
+    if let Some(then) = expected["ledger"].as_array() {
+        assert_eq!(&entries[..then.len()], then.as_slice(), "entries are immutable");
+    }
+    let of_kind = |kind: &str| entries.iter().filter(|entry| entry["kind"] == kind).count();
+    assert_eq!((of_kind("grant"), of_kind("overage"), of_kind("release")), (1, 1, 1), "{ledger}");
+    let last = &entries.last().expect("entries")["after"];
+    let balance = client.balance();
+    assert_eq!((&last["spent_micros"], &last["held_micros"]), (&json!(balance.spent), &json!(balance.held)));
+    let check = client.get("/v1/ledger/check").expect(200).json();
+    assert_eq!((&check["complete"], &check["consistent"]), (&json!(true), &json!(true)), "{check}");
+    let audit = client.get("/v1/audit").expect(200).text();
+    assert_eq!(audit.lines().count(), entries.len(), "each posting has one audit row");
+}
+
+/// Tables of a tenant at version 1 of 8, tenants as a variable; a ReservationObject of the first version.
+#[test]
+fn a_store_from_before_accounts_opens() {
+    assert_opens("before-accounts");
+}
+
+/// Tables of a tenant at version 6 of 8: accounts, configuration, books, webhooks, runs; nobody counted detached generations
+/// or tokens.
+#[test]
+fn a_store_from_before_detached_max_opens() {
+    let fixture = "before-detached-max";
+    assert_opens(fixture);
+    let (_world, client, expected) = world(fixture);
+    let config = client.get("/v1/config").expect(200);
+    assert_eq!(config.json(), expected["config"], "the document as it was put");
+    assert_eq!(config.required("holdfast-config-version"), "1");
+    assert_eq!(client.get("/v1/keys").expect(200).json()["data"].as_array().map(Vec::len), Some(1));
+    // A token of that time was not kept: it has ended, and says so.
+    let token = text(&expected["token"], "token");
+    let late = Client::new(client.port(), token);
+    late.get("/v1/generations?idempotency_key=kept").assert_problem(401, "token_expired");
+    assert_eq!(client.get("/v1/tokens").expect(200).json()["data"], json!([]));
+}
