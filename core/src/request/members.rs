@@ -70,9 +70,9 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// Whether a server that matches names without case could take `key` for `name`, which is in lower-case ASCII.
+/// Whether a server that matches names without case could take `key` for `name`, which is ASCII.
 fn equals_without_case(key: &str, name: &str) -> bool {
-    key.chars().map(folded).eq(name.chars())
+    key.chars().map(folded).eq(name.chars().map(folded))
 }
 
 /// Lower case where that is ASCII. Besides the capitals, four letters have an ASCII letter as a simple case partner; Go's

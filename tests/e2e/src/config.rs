@@ -42,6 +42,17 @@ pub const OLD_CALLBACK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 /// The simulator by each of its dialects; the provider has the dialect's name.
 pub const DIALECTS: [&str; 5] = ["openai-chat", "openai-responses", "anthropic-messages", "gemini", "opaque"];
 
+/// The simulator with operations in the background: cancel, lookup, resume.
+pub const BACKGROUND: &str = "background";
+
+/// The rows of the capability matrix, each as a provider: its name, whether it can cancel, whether it can be looked up.
+pub const CAPABILITY_ROWS: [(&str, bool, bool); 4] = [
+    ("cancel-and-status", true, true),
+    ("cancel-alone", true, false),
+    ("status-alone", false, true),
+    ("neither", false, false),
+];
+
 /// Every path that is served, as routes match it, and the dialect of its clients.
 const SERVED: [(&str, &str); 7] = [
     ("/v1/chat/completions", "openai-chat"),
@@ -133,6 +144,12 @@ impl Route {
     #[must_use]
     pub fn for_model(self, pattern: &str) -> Self {
         self.with("match", json!({ "path": "/v1/chat/completions", "model": pattern }))
+    }
+
+    /// To a provider with operations in the background, switched to it.
+    #[must_use]
+    pub fn background(self, provider: &str) -> Self {
+        self.by(provider).at("/v1/responses").with("background", true)
     }
 
     /// Deadlines that let a test see recovery from a lost driver within seconds.
@@ -277,7 +294,16 @@ pub(crate) fn providers(simulator_origin: &str, closed_port: u16) -> Value {
         calling(ONLY_CALLING_PROVIDER, "CALLBACK_SECRETS", true),
         calling(UNVERIFIED_PROVIDER, "NOBODY_SET_THIS_EITHER", false),
     ];
-    own.into_iter().chain(dialects).collect()
+    let operations = |name: &str, capabilities: Option<Value>| {
+        let mut provider = of_dialect(name, "openai-responses", simulator_origin, "SIMULATOR_API_KEY");
+        if let Some(capabilities) = capabilities {
+            provider["capabilities"] = capabilities;
+        }
+        provider
+    };
+    let rows = CAPABILITY_ROWS
+        .map(|(name, cancel, status)| operations(name, Some(json!({ "cancel": cancel, "status": status }))));
+    own.into_iter().chain(dialects).chain([operations(BACKGROUND, None)]).chain(rows).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

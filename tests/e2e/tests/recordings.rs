@@ -35,8 +35,14 @@ fn play_all(name: &str, route: &Route) {
 
 fn plays(world: &World, client: &Client, recording: &Recording, cut: &str) {
     let tag = unique("recorded");
-    let chat = Chat::of(recording.api, &format!("{}?{cut}", recording.model), true).tag(&tag);
-    let chat = if recording.api == Api::Chat { chat.with_usage() } else { chat };
+    let chat = Chat::of(recording.api, &format!("{}?{cut}", recording.model), true)
+        .tag(&tag)
+        .header("anthropic-version", "2023-06-01");
+    let chat = match recording.api {
+        Api::Chat => chat.with_usage(),
+        Api::Messages => chat.field("max_tokens", 100_000),
+        _ => chat,
+    };
     let what = chat.model().to_owned();
     let direct = world.simulator.direct().chat(&chat).expect(200).body;
     assert_bytes!(direct, &recording.bytes, "{what}: the simulator replays the file");

@@ -201,14 +201,15 @@ fn the_other_sdks_raise_their_own_error_types() {
     let origin = format!("http://127.0.0.1:{}", world.client(&poor).port());
     for sdk in others() {
         let base = base_of(&sdk, &origin);
-        let (unknown, priced) = match sdk.name {
-            "google" => ("ApiError", "ApiError"),
-            _ => ("AuthenticationError", "BadRequestError"),
+        let (unknown, priced, unpaid) = match sdk.name {
+            "google" => ("ApiError", "ApiError", "ApiError"),
+            "anthropic" => ("AuthenticationError", "BadRequestError", "PaymentRequiredError"),
+            _ => ("AuthenticationError", "BadRequestError", "APIError"),
         };
         for (key, model, class, status, code) in [
             ("sk-not-a-key", "gen", unknown, 401, "invalid_api_key"),
             (poor.key(), "unknown-model", priced, 400, "model_not_priced"),
-            (poor.key(), "gen", if sdk.name == "google" { "ApiError" } else { "APIError" }, 402, "budget_exhausted"),
+            (poor.key(), "gen", unpaid, 402, "budget_exhausted"),
         ] {
             let seen = sdk.run(&base, key, model);
             for way in ["stream", "complete"] {
