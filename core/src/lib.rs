@@ -57,6 +57,7 @@ extern crate alloc;
 
 pub mod audit;
 pub mod breaker;
+pub mod callback;
 pub mod capability;
 pub mod config;
 pub mod deadline;
