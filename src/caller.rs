@@ -25,7 +25,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Reads the key from `Authorization: Bearer` or `x-api-key`; the first that is given counts. Its checksum turns
+    /// Reads the key from `Authorization: Bearer`, `x-api-key` or `x-goog-api-key`; the first that is given counts. Its checksum turns
     /// guesses and typos away without a hop.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ pub(crate) struct Bearer {
 }
 
 impl Bearer {
-    /// Reads key or token from `Authorization: Bearer` or `x-api-key`; the first that is given counts. Of a token, MAC,
+    /// Reads key or token from `Authorization: Bearer`, `x-api-key` or `x-goog-api-key`; the first that is given counts. Of a token, MAC,
     /// time and origins are checked here.
     ///
     /// # Errors
@@ -154,6 +154,6 @@ fn shown(headers: &Headers) -> Option<String> {
     let authorization = header(headers, "authorization");
     match authorization.as_deref().and_then(bearer) {
         Some(shown) => Some(shown.to_owned()),
-        None => header(headers, "x-api-key"),
+        None => header(headers, "x-api-key").or_else(|| header(headers, "x-goog-api-key")),
     }
 }

@@ -23,7 +23,10 @@ use holdfast_core::refusal::Refusal;
 use worker::{Headers, Request, Response, Url};
 
 /// What a page may send besides what browsers always let it send. Routes match any `x-…` header.
-const ALLOWED_HEADERS: [&str; 9] = [
+const ALLOWED_HEADERS: [&str; 13] = [
+    "anthropic-beta",
+    "anthropic-dangerous-direct-browser-access",
+    "anthropic-version",
     "authorization",
     "content-type",
     "holdfast-on-disconnect",
@@ -32,6 +35,7 @@ const ALLOWED_HEADERS: [&str; 9] = [
     "if-match",
     "if-none-match",
     "last-event-id",
+    "openai-beta",
     "traceparent",
 ];
 /// So many asked-for names are looked at: SDKs send about a dozen.
@@ -131,6 +135,7 @@ const fn comes_after_the_check(error: &EdgeError) -> bool {
                 | Refusal::IdempotencyKeyReused
                 | Refusal::Suspended
                 | Refusal::NoRoute
+                | Refusal::DialectMismatch { .. }
                 | Refusal::ModelNotPriced { .. }
                 | Refusal::OverrideNotAllowed
                 | Refusal::BudgetExhausted

@@ -238,7 +238,7 @@ async fn drive(
     pump::run(&log, call, &abort, options).await;
     // Only a driver that lost its generation leaves the answer open. The error is for this one client, which has bytes
     // that the log may lack; the log has an end of its own, written by whoever owns it, and readers get that one.
-    log.0.client.finish(error_terminal(terms.dialect, "upstream_interrupted", INTERRUPTED));
+    log.0.client.finish(error_terminal(terms.client_dialect(), "upstream_interrupted", INTERRUPTED));
 }
 
 /// Tells the object at once that the client has left; stops the driver if that is the policy.

@@ -9,9 +9,9 @@ use crate::{ask, body};
 use holdfast_core::config::Provider;
 use holdfast_core::ids::{AttemptId, GenerationId, Identity, ReservationId};
 use holdfast_core::key::sha256_hex;
-use holdfast_core::policy::{Background, Owner};
+use holdfast_core::policy::Owner;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::request::{ChatRequest, Rewrite};
+use holdfast_core::request::{Endpoint, GenerationRequest, Rewrite};
 use holdfast_core::tenant::{Admit, Admitted, RunStart};
 use holdfast_core::wire::{GenerationCall, TenantCall, TenantReply};
 use holdfast_objects::rpc::Answer;
@@ -19,18 +19,16 @@ use holdfast_objects::settings;
 use uuid::Uuid;
 use worker::{Context, Env, Request, Response};
 
-/// Path of Chat Completions, here and at the provider.
-pub(crate) const CHAT_COMPLETIONS: &str = "/v1/chat/completions";
-
 /// The header by which a client names its user. It goes no further than to a keyed hash.
 const CLIENT_ID: &str = "x-client-id";
 
-/// `POST /v1/chat/completions`. Checked in this order: configuration, key, headers, body; then what
+/// A request to one of the proxied paths. Checked in this order: configuration, key, headers, query, body; then what
 /// [`holdfast_core::tenant::admit`] checks.
 ///
 /// # Errors
 /// Before admission nothing is held. After it, [`EdgeError::Unfinished`] names the generation.
-pub(crate) async fn chat_completions(
+pub(crate) async fn serve(
+    endpoint: Endpoint,
     mut request: Request,
     env: &Env,
     context: &Context,
@@ -38,11 +36,13 @@ pub(crate) async fn chat_completions(
     let (providers, limits) = (settings::providers(env)?, settings::limits(env)?);
     let bearer = Bearer::of(env, &request)?;
     let options = RequestOptions::of(request.headers())?;
+    check_query(endpoint, &request)?;
     let body = body::read_json(&mut request, &limits).await?;
-    let chat = ChatRequest::parse(&body)?;
+    let asked = GenerationRequest::parse(endpoint, endpoint.model_in(&request.path()).as_deref(), &body)?;
 
-    let run = settings::run_start(env, &bearer.tenant, asker(&bearer, &options), &chat.question())?;
-    let call = TenantCall::Admit(Box::new(admission(&bearer, options, &chat, &body, run)));
+    let run = settings::run_start(env, &bearer.tenant, asker(&bearer, &options), &asked.question())?;
+    let path = endpoint.path_for(asked.model());
+    let call = TenantCall::Admit(Box::new(admission(&bearer, options, path, &asked, &body, run)));
     #[cfg(feature = "test-hooks")]
     crate::test_hooks::lose_first_reply(&request, env, &bearer.tenant, &call).await;
     let admitted = admit(env, &bearer, &call).await?;
@@ -50,8 +50,26 @@ pub(crate) async fn chat_completions(
     #[cfg(feature = "test-hooks")]
     crate::test_hooks::stop_after_admit(&request)?;
     let identity = admitted.identity.clone();
-    let started = start(&request, env, context, &providers, &chat, admitted).await;
+    let started = start(&request, env, context, &providers, &asked, admitted).await;
     started.map_err(|refusal| EdgeError::Unfinished { refusal, identity: Box::new(identity) })
+}
+
+/// A query is never sent on. A key in it would stand in every log on the way here, so it is not taken for one either; and
+/// a stream of Gemini is served as events alone, not as the JSON array that is sent where nobody asks for events.
+fn check_query(endpoint: Endpoint, request: &Request) -> Result<(), EdgeError> {
+    if endpoint.streams_by_path().is_none() {
+        return Ok(());
+    }
+    let url = request.url()?;
+    if url.query_pairs().any(|(name, _)| name == "key") {
+        return Err(EdgeError::invalid("a key in the URL is not read: send it as x-goog-api-key"));
+    }
+    let events = url.query_pairs().any(|(name, value)| name == "alt" && value == "sse");
+    match endpoint.streams_by_path() {
+        Some(true) if !events => Err(EdgeError::invalid("streams are served as events only: ask with ?alt=sse")),
+        Some(false) if events => Err(EdgeError::invalid("generateContent is no stream: alt=sse has no meaning here")),
+        _ => Ok(()),
+    }
 }
 
 /// Who asks: the client's own name for its user, where it gives one; else whoever has this key. One key for all users
@@ -61,7 +79,14 @@ fn asker<'a>(bearer: &'a Bearer, options: &'a RequestOptions) -> &'a str {
 }
 
 /// The facts that admission needs. The ids are minted here, once: a repeated Admit carries the same.
-fn admission(bearer: &Bearer, options: RequestOptions, chat: &ChatRequest<'_>, body: &[u8], run: RunStart) -> Admit {
+fn admission(
+    bearer: &Bearer,
+    options: RequestOptions,
+    path: String,
+    asked: &GenerationRequest<'_>,
+    body: &[u8],
+    run: RunStart,
+) -> Admit {
     Admit {
         identity: Identity {
             tenant: bearer.tenant.clone(),
@@ -70,21 +95,21 @@ fn admission(bearer: &Bearer, options: RequestOptions, chat: &ChatRequest<'_>, b
         },
         attempt: AttemptId::from_random(random_bits()),
         key: bearer.credential.clone(),
-        path: CHAT_COMPLETIONS.into(),
-        model: chat.model().into(),
-        streaming: chat.stream(),
-        include_usage: chat.include_usage(),
-        max_output_tokens: chat.max_output_tokens(),
-        choices: u32::try_from(chat.n()).unwrap_or(u32::MAX),
+        model: asked.model().into(),
+        streaming: asked.stream(),
+        include_usage: asked.include_usage(),
+        max_output_tokens: asked.max_output_tokens(),
+        choices: u32::try_from(asked.choices()).unwrap_or(u32::MAX),
         body_bytes: u64::try_from(body.len()).unwrap_or(u64::MAX),
-        fingerprint: sha256_hex(&[CHAT_COMPLETIONS.as_bytes(), body]),
+        fingerprint: sha256_hex(&[path.as_bytes(), body]),
+        path,
         headers: options.routing,
         on_disconnect: options.on_disconnect,
         idempotency_key: options.idempotency_key,
         workload: options.workload,
         run: Some(run),
         forward: options.forward,
-        background: Background::Never,
+        background: asked.background(),
     }
 }
 
@@ -106,17 +131,18 @@ async fn start(
     env: &Env,
     context: &Context,
     providers: &[Provider],
-    chat: &ChatRequest<'_>,
+    asked: &GenerationRequest<'_>,
     admitted: Box<Admitted>,
 ) -> Result<Response, Refusal> {
     let provider = providers.iter().find(|provider| provider.name == admitted.terms.provider);
     let provider = provider.ok_or_else(|| Refusal::Unavailable {
         what: format!("provider `{}` is not configured", admitted.terms.provider),
     })?;
-    let upstream_body = chat.rewrite(&Rewrite {
+    let upstream_body = asked.rewrite(&Rewrite {
         max_output_tokens: Some(admitted.terms.max_output_tokens),
         field_if_absent: &provider.max_tokens_field,
-        include_usage: admitted.terms.strip_usage || chat.include_usage(),
+        include_usage: admitted.terms.strip_usage || asked.include_usage(),
+        background: admitted.terms.background,
     });
     match admitted.terms.owner {
         Owner::Object => start_object(env, *admitted, &upstream_body).await,

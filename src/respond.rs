@@ -124,7 +124,8 @@ const fn status_of(error: &EdgeError) -> u16 {
 
 const fn status_of_refusal(refusal: &Refusal) -> u16 {
     match refusal {
-        Refusal::ModelNotPriced { .. }
+        Refusal::DialectMismatch { .. }
+        | Refusal::ModelNotPriced { .. }
         | Refusal::OverrideNotAllowed
         | Refusal::InvalidTokenRequest { .. }
         | Refusal::JustificationRequired

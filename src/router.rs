@@ -11,8 +11,8 @@ use crate::respond::{self, ErrorForm};
 use crate::webhooks::{self, WebhookPath};
 use crate::{balance, generations, healthz, policy_report, proxy, tokens};
 use futures::FutureExt;
-use holdfast_core::dialect::Dialect;
 use holdfast_core::refusal::Refusal;
+use holdfast_core::request::Endpoint as Served;
 use holdfast_objects::settings;
 use std::panic::AssertUnwindSafe;
 use worker::{Context, Env, Request, Response};
@@ -21,10 +21,10 @@ use worker::{Context, Env, Request, Response};
 const ASSETS: &str = "ASSETS";
 
 /// What tenants use: their keys and tokens, and the pages that they allow.
-const TENANTS_PREFIX: &str = "/v1/";
+const TENANTS_PREFIXES: [&str; 2] = ["/v1/", "/v1beta/"];
 
 /// Below these, nothing is a static asset.
-const API_PREFIXES: [&str; 3] = ["/v1/", "/admin/", "/__test/"];
+const API_PREFIXES: [&str; 4] = ["/v1/", "/v1beta/", "/admin/", "/__test/"];
 
 /// A path that has a handler. Ids are as the caller wrote them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,6 @@ enum Endpoint<'a> {
     Admin(AdminPath<'a>),
     Balance,
     Books(BooksPath),
-    ChatCompletions,
     Config(ConfigPath<'a>),
     Generation(&'a str),
     GenerationCancel(&'a str),
@@ -43,6 +42,7 @@ enum Endpoint<'a> {
     Key(&'a str),
     Keys,
     Policy,
+    Proxied(Served),
     Token(&'a str),
     Tokens,
     Webhook(WebhookPath<'a>),
@@ -68,7 +68,6 @@ enum Destination<'a> {
 impl<'a> Endpoint<'a> {
     fn at(path: &'a str) -> Option<Self> {
         match path {
-            proxy::CHAT_COMPLETIONS => Some(Self::ChatCompletions),
             "/v1/balance" => Some(Self::Balance),
             "/v1/keys" => Some(Self::Keys),
             "/v1/generations" => Some(Self::Generations),
@@ -85,7 +84,7 @@ impl<'a> Endpoint<'a> {
             "/__test/calls" => Some(Self::TestCalls),
             #[cfg(feature = "test-hooks")]
             "/__test/panic" => Some(Self::TestPanic),
-            _ => Self::with_id(path),
+            _ => Served::at(path).map(Self::Proxied).or_else(|| Self::with_id(path)),
         }
     }
 
@@ -126,7 +125,7 @@ impl<'a> Endpoint<'a> {
     const fn methods(self) -> &'static [&'static str] {
         match self {
             Self::Admin(path) => path.methods(),
-            Self::ChatCompletions | Self::GenerationCancel(_) => &["POST"],
+            Self::Proxied(_) | Self::GenerationCancel(_) => &["POST"],
             Self::Config(path) => path.methods(),
             Self::Key(_) | Self::Token(_) => &["DELETE"],
             Self::Keys | Self::Tokens => &["GET", "POST"],
@@ -143,12 +142,12 @@ impl<'a> Endpoint<'a> {
         matches!(
             self,
             Self::Balance
-                | Self::ChatCompletions
                 | Self::Generations
                 | Self::Generation(_)
                 | Self::GenerationCancel(_)
                 | Self::GenerationResult(_)
                 | Self::GenerationStream(_)
+                | Self::Proxied(_)
                 | Self::Token(_)
                 | Self::Tokens
         )
@@ -173,8 +172,8 @@ impl<'a> Destination<'a> {
 
     const fn error_form(self) -> ErrorForm {
         match self {
-            Self::Endpoint(Endpoint::ChatCompletions) | Self::WrongMethod(Endpoint::ChatCompletions) => {
-                ErrorForm::Envelope(Dialect::OpenaiChat)
+            Self::Endpoint(Endpoint::Proxied(served)) | Self::WrongMethod(Endpoint::Proxied(served)) => {
+                ErrorForm::Envelope(served.dialect())
             }
             _ => ErrorForm::Problem,
         }
@@ -194,7 +193,7 @@ pub(crate) async fn handle(request: Request, env: &Env, context: &Context) -> Re
     // Not `Request::method`: it takes a method that it does not know for GET.
     let (method, path) = (request.inner().method(), request.path());
     let destination = Destination::of(&method, &path);
-    if !path.starts_with(TENANTS_PREFIX) {
+    if !TENANTS_PREFIXES.iter().any(|prefix| path.starts_with(prefix)) {
         return answer(destination, request, env, context).await.unwrap_or_else(|error| destination.error(&error));
     }
     if let Some(headers) = cors::preflight(&method, request.headers()) {
@@ -262,7 +261,7 @@ async fn serve(endpoint: Endpoint<'_>, request: Request, env: &Env, context: &Co
         Endpoint::Webhook(path) => webhooks::serve(path, &request, env).await,
         Endpoint::Balance => balance::show(&request, env).await,
         Endpoint::Books(path) => books::serve(path, &request, env).await,
-        Endpoint::ChatCompletions => proxy::chat_completions(request, env, context).await,
+        Endpoint::Proxied(served) => proxy::serve(served, request, env, context).await,
         Endpoint::Generations => generations::list(&request, env).await,
         Endpoint::Generation(id) => generations::show(&request, env, id).await,
         Endpoint::GenerationCancel(id) => generations::cancel(&request, env, id).await,
@@ -300,15 +299,27 @@ fn names_a_path(url: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdfast_core::dialect::Dialect;
 
     #[test]
     fn paths_and_methods() {
         use Destination::{Asset, Nowhere, WrongMethod};
         let to = Destination::Endpoint;
         for (method, path, expected) in [
-            ("POST", "/v1/chat/completions", to(Endpoint::ChatCompletions)),
-            ("GET", "/v1/chat/completions", WrongMethod(Endpoint::ChatCompletions)),
+            ("POST", "/v1/chat/completions", to(Endpoint::Proxied(Served::ChatCompletions))),
+            ("GET", "/v1/chat/completions", WrongMethod(Endpoint::Proxied(Served::ChatCompletions))),
             ("POST", "/v1/chat/completions/", Nowhere),
+            ("POST", "/v1/completions", to(Endpoint::Proxied(Served::Completions))),
+            ("POST", "/v1/embeddings", to(Endpoint::Proxied(Served::Embeddings))),
+            ("POST", "/v1/responses", to(Endpoint::Proxied(Served::Responses))),
+            ("GET", "/v1/responses/resp_1", Nowhere),
+            ("POST", "/v1/messages", to(Endpoint::Proxied(Served::Messages))),
+            ("POST", "/v1/messages/count_tokens", Nowhere),
+            ("POST", "/v1beta/models/m:generateContent", to(Endpoint::Proxied(Served::GenerateContent))),
+            ("POST", "/v1beta/models/m:streamGenerateContent", to(Endpoint::Proxied(Served::StreamGenerateContent))),
+            ("GET", "/v1beta/models/m:generateContent", WrongMethod(Endpoint::Proxied(Served::GenerateContent))),
+            ("POST", "/v1beta/models/m:countTokens", Nowhere),
+            ("GET", "/v1beta/models", Nowhere),
             ("GET", "/v1/generations", to(Endpoint::Generations)),
             ("POST", "/v1/generations", WrongMethod(Endpoint::Generations)),
             ("GET", "/v1/generations/", to(Endpoint::Generation(""))),
@@ -415,6 +426,9 @@ mod tests {
         let form = |method, path| Destination::of(method, path).error_form();
         assert_eq!(form("POST", "/v1/chat/completions"), ErrorForm::Envelope(Dialect::OpenaiChat));
         assert_eq!(form("GET", "/v1/chat/completions"), ErrorForm::Envelope(Dialect::OpenaiChat));
+        assert_eq!(form("POST", "/v1/responses"), ErrorForm::Envelope(Dialect::OpenaiResponses));
+        assert_eq!(form("GET", "/v1/messages"), ErrorForm::Envelope(Dialect::AnthropicMessages));
+        assert_eq!(form("POST", "/v1beta/models/m:generateContent"), ErrorForm::Envelope(Dialect::Gemini));
         assert_eq!(form("GET", "/v1/balance"), ErrorForm::Problem);
         assert_eq!(form("POST", "/v1/other"), ErrorForm::Problem);
     }

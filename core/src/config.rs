@@ -54,7 +54,8 @@ pub struct Provider {
     pub dialect: Dialect,
     /// Name of the secret binding that holds the provider's key.
     pub secret: String,
-    /// Request member that limits output, set where the client gave none.
+    /// Chat Completions: the request member that limits output, set where the client gave none. The other APIs have one
+    /// name for it.
     #[serde(default = "default_max_tokens_field")]
     pub max_tokens_field: String,
     /// Prices by model.
@@ -207,13 +208,6 @@ pub fn parse_providers(json: &str) -> Result<Vec<Provider>, ConfigError> {
     for provider in &providers {
         if !names.insert(provider.name.as_str()) {
             return Err(ConfigError(format!("PROVIDERS: name `{}` is given twice", provider.name)));
-        }
-        if provider.dialect != Dialect::OpenaiChat {
-            return Err(ConfigError(format!(
-                "PROVIDERS: dialect `{}` of `{}` is not served by this version; `openai-chat` is",
-                provider.dialect.name(),
-                provider.name
-            )));
         }
         if !origin_is_allowed(&provider.origin) {
             return Err(ConfigError(format!(

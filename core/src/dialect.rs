@@ -99,10 +99,13 @@ fn openai_error(kind: &str, code: &str, message: &str) -> String {
     alloc::format!(r#"{{"error":{{"message":{message},"type":{kind},"code":{code},"param":null}}}}"#)
 }
 
-/// No `sequence_number`: it is unknown here, and clients keep the last usable one.
+/// No `sequence_number`: it is unknown here, and clients keep the last usable one. The official SDKs hand an `error` event
+/// on like any other and raise only where it has a member `error`, so it has one.
 fn responses_error(code: &str, message: &str) -> String {
+    let error = openai_error("server_error", code, message);
+    let nested = error.strip_prefix('{').unwrap_or_default();
     let (message, code) = (json!(message), json!(code));
-    alloc::format!(r#"{{"type":"error","code":{code},"message":{message},"param":null}}"#)
+    alloc::format!(r#"{{"type":"error","code":{code},"message":{message},"param":null,{nested}"#)
 }
 
 fn anthropic_error(kind: &str, code: &str, message: &str) -> String {

@@ -9,6 +9,7 @@ use crate::dialect::Dialect;
 use crate::economics::{AutoTerms, Workload};
 use crate::money::Micros;
 use crate::pricing::ModelPrice;
+use crate::request::Endpoint;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
@@ -214,5 +215,14 @@ impl Background {
             Self::Open => switches,
             Self::Asked => true,
         }
+    }
+}
+
+impl Terms {
+    /// The dialect that the client speaks: that of its path. A provider whose answers are not read speaks it too, and errors
+    /// of ours are written in it.
+    #[must_use]
+    pub fn client_dialect(&self) -> Dialect {
+        Endpoint::at(&self.path).map_or(self.dialect, Endpoint::dialect)
     }
 }

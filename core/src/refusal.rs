@@ -1,6 +1,7 @@
 //! Why a command was refused. A refusal changes nothing and leaves nothing held. Codes are stable: they are part of
 //! the API. The edge alone turns them into status codes.
 
+use crate::dialect::Dialect;
 use alloc::string::{String, ToString};
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,13 @@ pub enum Refusal {
     IdempotencyKeyReused,
     /// No route of the tenant takes this request.
     NoRoute,
+    /// The route of the request goes to a provider that does not speak the dialect of the request's path.
+    DialectMismatch {
+        /// The dialect of the path.
+        path: Dialect,
+        /// The dialect that the provider speaks.
+        provider: Dialect,
+    },
     /// The provider's price list has no price for the model: its worst case cannot be held.
     ModelNotPriced {
         /// The model as the client named it.
@@ -146,6 +154,7 @@ impl Refusal {
             Self::IdentityConflict => "identity_conflict",
             Self::IdempotencyKeyReused => "idempotency_key_reused",
             Self::NoRoute => "no_route",
+            Self::DialectMismatch { .. } => "dialect_mismatch",
             Self::ModelNotPriced { .. } => "model_not_priced",
             Self::OverrideNotAllowed => "override_not_allowed",
             Self::BudgetExhausted => "budget_exhausted",
@@ -215,6 +224,7 @@ impl Refusal {
             | Self::IdentityConflict
             | Self::IdempotencyKeyReused
             | Self::NoRoute
+            | Self::DialectMismatch { .. }
             | Self::ModelNotPriced { .. }
             | Self::OverrideNotAllowed
             | Self::BudgetExhausted
@@ -254,6 +264,11 @@ impl Refusal {
             Self::IdentityConflict => "This generation id belongs to another request.".to_string(),
             Self::IdempotencyKeyReused => "This Idempotency-Key was used with another request body.".to_string(),
             Self::NoRoute => "No route of this tenant takes this request.".to_string(),
+            Self::DialectMismatch { path, provider } => alloc::format!(
+                "This path is for clients of `{}`, and the route of this request goes to a provider of `{}`.",
+                path.name(),
+                provider.name()
+            ),
             Self::ModelNotPriced { model } => {
                 alloc::format!("Model `{model}` has no price at this route's provider, so its cost cannot be held.")
             }

@@ -1,122 +1,80 @@
-//! A Chat Completions request: the facts that admission needs, and the few edits that the proxy makes.
+//! Requests to a provider: the facts that admission needs, and the few edits that the proxy makes.
 //!
-//! Everything that is not edited stays byte for byte as the client wrote it.
+//! Everything that is not edited stays byte for byte as the client wrote it. What differs from API to API stands in
+//! [`endpoint`] and in the table of its members.
 
+mod background;
+pub mod endpoint;
+mod error;
+mod form;
 pub mod forward;
+mod members;
 mod question;
 
+pub use endpoint::Endpoint;
+pub use error::RequestError;
 pub use question::QUESTION_MAX_BYTES;
 
-use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 use core::ops::Range;
 
-use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
+use crate::policy::Background;
+use form::Form;
+use members::{Members, boolean, integer, is_null};
 use serde_json::value::RawValue;
 
-/// The largest `n` (choices per request) that is accepted; OpenAI's own bound.
+/// The largest number of choices per request that is accepted; OpenAI's own bound.
 pub const CHOICES_MAX: u64 = 128;
 
 /// The longest model name that is accepted, in bytes of UTF-8. Names are stored with every generation; the longest real
 /// ones (a fine-tuned model, a path in a model hub) take about half of it.
 pub const MODEL_MAX_BYTES: usize = 256;
 
-/// The largest token cap that is understood: 2^53, above which JSON readers lose integers. The route's cap lowers it.
-const CAP_MAX_TOKENS: u64 = 1 << 53;
-
 const MODEL: &str = "model";
 const STREAM: &str = "stream";
-const MAX_COMPLETION_TOKENS: &str = "max_completion_tokens";
-const MAX_TOKENS: &str = "max_tokens";
-const CHOICES: &str = "n";
 const STREAM_OPTIONS: &str = "stream_options";
 const INCLUDE_USAGE: &str = "include_usage";
 
-/// The members of the request that decide about cost or routing.
-const DECISIVE: [&str; 6] = [MODEL, STREAM, MAX_COMPLETION_TOKENS, MAX_TOKENS, CHOICES, STREAM_OPTIONS];
-
-/// Why a request body was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RequestError {
-    /// Not well-formed JSON in UTF-8.
-    NotJson,
-    /// JSON, but not an object.
-    NotAnObject,
-    /// A required member is absent or empty.
-    Missing(&'static str),
-    /// A member has the wrong type.
-    WrongType {
-        /// The member's name.
-        field: &'static str,
-        /// What it should be, in words.
-        expected: &'static str,
-    },
-    /// A number outside its bounds.
-    OutOfRange(&'static str),
-    /// A string above its bound.
-    TooLong {
-        /// The member's name.
-        field: &'static str,
-        /// Its bound, in bytes of UTF-8.
-        max_bytes: usize,
-    },
-    /// A string with control characters.
-    ControlCharacter(&'static str),
-    /// A member that decides about cost or routing stands there twice: readers would disagree about which one counts.
-    Duplicate(&'static str),
-    /// A member whose name differs from such a member's only in case: servers that match names without case would read
-    /// it, past the caps that were put on the exact name.
-    Ambiguous(&'static str),
-}
-
-impl fmt::Display for RequestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotJson => f.write_str("the body is not well-formed JSON"),
-            Self::NotAnObject => f.write_str("the body is not a JSON object"),
-            Self::Missing(field) => write!(f, "`{field}` is missing or empty"),
-            Self::WrongType { field, expected } => write!(f, "`{field}` must be {expected}"),
-            Self::OutOfRange(field) => write!(f, "`{field}` is out of range"),
-            Self::TooLong { field, max_bytes } => write!(f, "`{field}` is longer than {max_bytes} bytes"),
-            Self::ControlCharacter(field) => write!(f, "`{field}` contains control characters"),
-            Self::Duplicate(field) => write!(f, "`{field}` is given more than once"),
-            Self::Ambiguous(field) => write!(f, "a member differs from `{field}` only in case: write it as `{field}`"),
-        }
-    }
-}
-
-impl core::error::Error for RequestError {}
-
-/// The edits to make. See [`ChatRequest::rewrite`].
+/// The edits to make. See [`GenerationRequest::rewrite`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rewrite<'a> {
     /// Cap on the output tokens of one choice.
     pub max_output_tokens: Option<u64>,
-    /// Member that carries the cap when the client gave none: `max_completion_tokens` or `max_tokens`.
+    /// Chat Completions: the member that carries the cap when the client gave none, `max_completion_tokens` or
+    /// `max_tokens`. The other APIs have one name for it.
     pub field_if_absent: &'a str,
-    /// Ask for the usage event (streams only).
+    /// Ask for the usage event (streams of Chat Completions and Completions only).
     pub include_usage: bool,
+    /// Run it in the background at its provider (streams of Responses only).
+    pub background: bool,
 }
 
-/// A request body that was understood. Borrows the body.
+/// A request that was understood. Borrows the body.
 #[derive(Debug, Clone)]
-pub struct ChatRequest<'a> {
+pub struct GenerationRequest<'a> {
+    endpoint: Endpoint,
     body: &'a str,
     members: Members<'a>,
+    /// Where the cap and the number of choices stand: the members of the body, or of an object in it.
+    config: Config<'a>,
     model: String,
     stream: bool,
     max_output_tokens: Option<u64>,
-    n: u64,
+    choices: u64,
     stream_options: StreamOptions<'a>,
+    background: Background,
 }
 
-/// Members of an object in their order, values as raw text, duplicates included.
-#[derive(Debug, Clone, Default)]
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+/// Gemini's `generationConfig`; the other APIs have its members in the body itself.
+#[derive(Debug, Clone)]
+enum Config<'a> {
+    Body,
+    Absent,
+    Null(&'a RawValue),
+    Object { raw: &'a RawValue, members: Members<'a> },
+}
 
 #[derive(Debug, Clone)]
 enum StreamOptions<'a> {
@@ -131,29 +89,43 @@ struct Edit {
     text: String,
 }
 
-impl<'a> ChatRequest<'a> {
-    /// Reads a body.
+impl<'a> GenerationRequest<'a> {
+    /// Reads the body of a request to `endpoint`. `model` is the one that the path names, where it names one.
     ///
     /// # Errors
     /// The first reason for which it cannot be served, in this order: form of the document, duplicates and ambiguous names,
-    /// `model`, `stream`, token caps, `n`, `stream_options`.
-    pub fn parse(body: &'a [u8]) -> Result<Self, RequestError> {
+    /// model, `stream`, `stream_options`, `store`, `background`, token caps, choices.
+    pub fn parse(endpoint: Endpoint, model: Option<&str>, body: &'a [u8]) -> Result<Self, RequestError> {
         let body = core::str::from_utf8(body).map_err(|_| RequestError::NotJson)?;
         let members = Members::read(body)?;
-        for field in DECISIVE {
+        let form = endpoint.form();
+        for field in form.decisive {
             members.refuse_doubt(field)?;
         }
-        let model = read_model(members.get(MODEL))?;
-        let stream = boolean(members.get(STREAM), STREAM)?.unwrap_or(false);
-        let caps = [MAX_COMPLETION_TOKENS, MAX_TOKENS].map(|field| integer(members.get(field), field));
-        let [newer, older] = caps;
-        let max_output_tokens = newer?.max(older?);
-        let n = integer(members.get(CHOICES), CHOICES)?.unwrap_or(1);
-        if n > CHOICES_MAX {
-            return Err(RequestError::OutOfRange(CHOICES));
-        }
-        let stream_options = StreamOptions::read(members.get(STREAM_OPTIONS))?;
-        Ok(Self { body, members, model, stream, max_output_tokens, n, stream_options })
+        let config = Config::read(form, &members)?;
+        let model = match model {
+            Some(in_path) => same_model(in_path, members.get(MODEL))?,
+            None => read_model(members.get(MODEL))?,
+        };
+        let stream = read_stream(endpoint, &members)?;
+        let stream_options =
+            if form.stream_options { StreamOptions::read(members.get(STREAM_OPTIONS))? } else { StreamOptions::Absent };
+        let background = background::read(endpoint, &members, stream)?;
+        let mut request = Self {
+            endpoint,
+            body,
+            members,
+            config,
+            model,
+            stream,
+            max_output_tokens: None,
+            choices: 1,
+            stream_options,
+            background,
+        };
+        request.max_output_tokens = request.largest(form.caps)?;
+        request.choices = request.read_choices(form)?;
+        Ok(request)
     }
 
     /// The model's name: 1 to [`MODEL_MAX_BYTES`] bytes, without control characters.
@@ -168,16 +140,17 @@ impl<'a> ChatRequest<'a> {
         self.stream
     }
 
-    /// The client's own cap on output tokens per choice: the larger of `max_completion_tokens` and `max_tokens`.
+    /// The client's own cap on output tokens per choice: the largest that it gave.
     #[must_use]
     pub const fn max_output_tokens(&self) -> Option<u64> {
         self.max_output_tokens
     }
 
-    /// Number of choices asked for, 1 to [`CHOICES_MAX`]. The cap on output tokens holds for each.
+    /// Number of answers that are made, at least 1: choices or candidates, for each of several prompts. The cap on output
+    /// tokens holds for each.
     #[must_use]
-    pub const fn n(&self) -> u64 {
-        self.n
+    pub const fn choices(&self) -> u64 {
+        self.choices
     }
 
     /// Whether the client itself asked for the usage event of a stream.
@@ -187,30 +160,61 @@ impl<'a> ChatRequest<'a> {
     }
 
     /// The body to send upstream: token caps lowered where they are above the route's, inserted where the client gave
-    /// none, and the usage event asked for. All other bytes are the client's, and without an edit the body is returned as
+    /// none, the usage event asked for, and the background where it is wanted. All other bytes are the client's, and without an edit the body is returned as
     /// it came.
     #[must_use]
     pub fn rewrite(&self, edits: &Rewrite<'_>) -> Vec<u8> {
         let mut changes = Vec::new();
         let mut added = Vec::new();
-        if let Some(cap) = edits.max_output_tokens {
-            self.cap_output(cap, edits.field_if_absent, &mut changes, &mut added);
+        let form = self.endpoint.form();
+        if let (Some(cap), true) = (edits.max_output_tokens, self.endpoint.has_output()) {
+            let if_absent = form.cap_if_absent.unwrap_or(edits.field_if_absent);
+            self.cap_output(cap, if_absent, &mut changes, &mut added);
         }
-        if edits.include_usage && self.stream {
+        if edits.include_usage && self.stream && form.stream_options {
             self.ask_for_usage(&mut changes, &mut added);
         }
+        if edits.background && self.background != Background::Never {
+            self.run_in_background(&mut changes, &mut added);
+        }
         let end = self.body.trim_end().len().saturating_sub(1);
-        changes.extend(added.into_iter().map(|member| Edit { range: end..end, text: format!(",{member}") }));
+        let empty = self.members.is_empty();
+        let comma = |position: usize| if empty && position == 0 { "" } else { "," };
+        let added = added.into_iter().enumerate();
+        changes.extend(added.map(|(at, member)| Edit { range: end..end, text: format!("{}{member}", comma(at)) }));
         changes.sort_by_key(|edit| edit.range.start);
         apply(self.body, &changes)
     }
 
-    fn cap_output(&self, cap: u64, field_if_absent: &str, changes: &mut Vec<Edit>, added: &mut Vec<String>) {
+    /// A member of the body, or of the object that holds the generation's settings.
+    fn setting(&self, name: &str) -> Option<&'a RawValue> {
+        match &self.config {
+            Config::Body => self.members.get(name),
+            Config::Object { members, .. } => members.get(name),
+            Config::Absent | Config::Null(_) => None,
+        }
+    }
+
+    /// The largest of the given numbers; all of them are checked.
+    fn largest(&self, names: &[&'static str]) -> Result<Option<u64>, RequestError> {
+        names.iter().try_fold(None, |largest: Option<u64>, name| Ok(largest.max(integer(self.setting(name), name)?)))
+    }
+
+    fn read_choices(&self, form: &Form) -> Result<u64, RequestError> {
+        let choices = self.largest(form.choices)?.unwrap_or(1);
+        let field = form.choices.first().copied().unwrap_or_default();
+        if choices > CHOICES_MAX {
+            return Err(RequestError::OutOfRange(field));
+        }
+        let prompts = form.prompts.and_then(|name| self.members.get(name)).map_or(1, form::prompts);
+        Ok(choices.saturating_mul(prompts))
+    }
+
+    fn cap_output(&self, cap: u64, if_absent: &str, changes: &mut Vec<Edit>, added: &mut Vec<String>) {
         let mut given = false;
-        for (_, raw) in self.members.with_names([MAX_COMPLETION_TOKENS, MAX_TOKENS, field_if_absent]) {
-            if is_null(raw) {
-                continue;
-            }
+        let own = self.endpoint.form().caps.iter().copied();
+        let names = own.clone().chain(core::iter::once(if_absent).filter(|name| !own.clone().any(|own| own == *name)));
+        for raw in names.filter_map(|name| self.setting(name)).filter(|raw| !is_null(raw)) {
             given = true;
             if !raw.get().parse::<u64>().is_ok_and(|tokens| tokens <= cap) {
                 changes.extend(self.edit(raw, format!("{cap}")));
@@ -219,9 +223,15 @@ impl<'a> ChatRequest<'a> {
         if given {
             return;
         }
-        match self.members.get(field_if_absent) {
-            Some(null) => changes.extend(self.edit(null, format!("{cap}"))),
-            None => added.push(format!("{}:{cap}", serde_json::Value::from(field_if_absent))),
+        let member = format!("{}:{cap}", serde_json::Value::from(if_absent));
+        match (&self.config, self.setting(if_absent)) {
+            (_, Some(null)) => changes.extend(self.edit(null, format!("{cap}"))),
+            (Config::Body, None) => added.push(member),
+            (Config::Absent, None) => added.push(format!(r#""{}":{{{member}}}"#, form::GENERATION_CONFIG)),
+            (Config::Null(raw), None) => changes.extend(self.edit(raw, format!("{{{member}}}"))),
+            (Config::Object { raw, members }, None) => {
+                changes.extend(self.add_inside(raw, members.is_empty(), &member))
+            }
         }
     }
 
@@ -235,13 +245,16 @@ impl<'a> ChatRequest<'a> {
                 }
             }
             StreamOptions::Object { raw, is_empty, include_usage: None } => {
-                let comma = if *is_empty { "" } else { "," };
-                let inside = self.range(raw).map(|range| range.end.saturating_sub(1));
-                changes.extend(
-                    inside.map(|end| Edit { range: end..end, text: format!(r#"{comma}"{INCLUDE_USAGE}":true"#) }),
-                );
+                changes.extend(self.add_inside(raw, *is_empty, &format!(r#""{INCLUDE_USAGE}":true"#)));
             }
         }
+    }
+
+    /// A further member at the end of an object of the body.
+    fn add_inside(&self, object: &RawValue, is_empty: bool, member: &str) -> Option<Edit> {
+        let comma = if is_empty { "" } else { "," };
+        let end = self.range(object)?.end.saturating_sub(1);
+        Some(Edit { range: end..end, text: format!("{comma}{member}") })
     }
 
     fn edit(&self, raw: &RawValue, text: String) -> Option<Edit> {
@@ -270,6 +283,34 @@ fn apply(body: &str, edits: &[Edit]) -> Vec<u8> {
     text
 }
 
+impl<'a> Config<'a> {
+    fn read(form: &Form, body: &Members<'a>) -> Result<Self, RequestError> {
+        let [name, other_name] = match form.config {
+            Some(names) => names,
+            None => return Ok(Self::Body),
+        };
+        let raw = match (body.get(name), body.get(other_name)) {
+            (Some(_), Some(_)) => return Err(RequestError::Duplicate(name)),
+            (Some(raw), None) | (None, Some(raw)) => raw,
+            (None, None) => return Ok(Self::Absent),
+        };
+        if is_null(raw) {
+            return Ok(Self::Null(raw));
+        }
+        let members =
+            Members::read(raw.get()).map_err(|_| RequestError::WrongType { field: name, expected: "an object" })?;
+        for field in form.caps.iter().chain(form.choices) {
+            members.refuse_doubt(field)?;
+        }
+        let several = |names: &[&str]| names.iter().filter(|name| members.get(name).is_some()).count() > 1;
+        let twice = [form.caps, form.choices].into_iter().find(|names| several(names)).and_then(<[_]>::first);
+        match twice {
+            Some(field) => Err(RequestError::Duplicate(field)),
+            None => Ok(Self::Object { raw, members }),
+        }
+    }
+}
+
 impl<'a> StreamOptions<'a> {
     fn read(value: Option<&'a RawValue>) -> Result<Self, RequestError> {
         let Some(raw) = value else {
@@ -283,7 +324,7 @@ impl<'a> StreamOptions<'a> {
         members.refuse_doubt(INCLUDE_USAGE)?;
         let include_usage = members.get(INCLUDE_USAGE);
         boolean(include_usage, INCLUDE_USAGE)?;
-        Ok(Self::Object { raw, is_empty: members.0.is_empty(), include_usage })
+        Ok(Self::Object { raw, is_empty: members.is_empty(), include_usage })
     }
 
     fn include_usage(&self) -> bool {
@@ -291,79 +332,41 @@ impl<'a> StreamOptions<'a> {
     }
 }
 
-impl<'a> Members<'a> {
-    /// Values are skipped, not built: nesting costs neither stack nor memory.
-    fn read(text: &'a str) -> Result<Self, RequestError> {
-        match serde_json::from_str(text) {
-            Ok(members) => Ok(members),
-            Err(error) if error.is_data() => Err(RequestError::NotAnObject),
-            Err(_) => Err(RequestError::NotJson),
-        }
+fn read_stream(endpoint: Endpoint, members: &Members<'_>) -> Result<bool, RequestError> {
+    if let Some(by_path) = endpoint.streams_by_path() {
+        return Ok(by_path);
     }
-
-    fn get(&self, name: &str) -> Option<&'a RawValue> {
-        self.0.iter().find(|(key, _)| key == name).map(|(_, raw)| *raw)
+    let stream = boolean(members.get(STREAM), STREAM)?.unwrap_or(false);
+    if stream && !endpoint.has_output() {
+        return Err(RequestError::WrongType {
+            field: STREAM,
+            expected: "absent or false: embeddings are not streamed",
+        });
     }
-
-    fn with_names(&self, names: [&str; 3]) -> impl Iterator<Item = &(Cow<'a, str>, &'a RawValue)> {
-        self.0.iter().filter(move |(key, _)| names.contains(&key.as_ref()))
-    }
-
-    /// Refuses what readers would take differently: the name twice, or in another case.
-    fn refuse_doubt(&self, name: &'static str) -> Result<(), RequestError> {
-        if self.0.iter().filter(|(key, _)| key == name).count() > 1 {
-            return Err(RequestError::Duplicate(name));
-        }
-        let ambiguous = self.0.iter().any(|(key, _)| key != name && equals_without_case(key, name));
-        if ambiguous { Err(RequestError::Ambiguous(name)) } else { Ok(()) }
-    }
+    Ok(stream)
 }
 
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+/// The model of the path; a body may name it again, but no other one.
+fn same_model(in_path: &str, in_body: Option<&RawValue>) -> Result<String, RequestError> {
+    check_model(in_path)?;
+    let again = match in_body.filter(|raw| !is_null(raw)) {
+        Some(_) => Some(read_model(in_body)?),
+        None => None,
+    };
+    let same = again.is_none_or(|again| again.strip_prefix("models/").unwrap_or(&again) == in_path);
+    if same { Ok(in_path.into()) } else { Err(RequestError::Ambiguous(MODEL)) }
+}
 
-        struct InOrder;
-
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some((name, raw)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
-                    members.push((name.0, raw));
-                }
-                Ok(Members(members))
-            }
-        }
-
-        deserializer.deserialize_map(InOrder)
+fn check_model(model: &str) -> Result<(), RequestError> {
+    if model.is_empty() {
+        Err(RequestError::Missing(MODEL))
+    } else if model.len() > MODEL_MAX_BYTES {
+        Err(RequestError::TooLong { field: MODEL, max_bytes: MODEL_MAX_BYTES })
+    } else if model.chars().any(char::is_control) {
+        Err(RequestError::ControlCharacter(MODEL))
+    } else {
+        Ok(())
     }
-}
-
-/// Whether a server that matches names without case could take `key` for `name`, which is in lower-case ASCII.
-fn equals_without_case(key: &str, name: &str) -> bool {
-    key.chars().map(folded).eq(name.chars())
-}
-
-/// Lower case where that is ASCII. Besides the capitals, four letters have an ASCII letter as a simple case partner; Go's
-/// JSON decoder, for one, takes `ſ` for `s` and the Kelvin sign for `k`.
-const fn folded(letter: char) -> char {
-    match letter {
-        '\u{017F}' => 's',
-        '\u{212A}' => 'k',
-        '\u{0130}' | '\u{0131}' => 'i',
-        _ => letter.to_ascii_lowercase(),
-    }
-}
-
-fn is_null(raw: &RawValue) -> bool {
-    raw.get() == "null"
 }
 
 fn read_model(value: Option<&RawValue>) -> Result<String, RequestError> {
@@ -371,36 +374,7 @@ fn read_model(value: Option<&RawValue>) -> Result<String, RequestError> {
         return Err(RequestError::Missing(MODEL));
     };
     match serde_json::from_str::<String>(raw.get()) {
-        Ok(model) if model.is_empty() => Err(RequestError::Missing(MODEL)),
-        Ok(model) if model.len() > MODEL_MAX_BYTES => {
-            Err(RequestError::TooLong { field: MODEL, max_bytes: MODEL_MAX_BYTES })
-        }
-        Ok(model) if model.chars().any(char::is_control) => Err(RequestError::ControlCharacter(MODEL)),
-        Ok(model) => Ok(model),
+        Ok(model) => check_model(&model).map(|()| model),
         Err(_) => Err(RequestError::WrongType { field: MODEL, expected: "a string" }),
-    }
-}
-
-fn boolean(value: Option<&RawValue>, field: &'static str) -> Result<Option<bool>, RequestError> {
-    match value.map(RawValue::get) {
-        None | Some("null") => Ok(None),
-        Some("true") => Ok(Some(true)),
-        Some("false") => Ok(Some(false)),
-        Some(_) => Err(RequestError::WrongType { field, expected: "a boolean" }),
-    }
-}
-
-/// A positive integer, written as one.
-fn integer(value: Option<&RawValue>, field: &'static str) -> Result<Option<u64>, RequestError> {
-    let Some(text) = value.map(RawValue::get).filter(|text| *text != "null") else {
-        return Ok(None);
-    };
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(RequestError::WrongType { field, expected: "an integer" });
-    }
-    match text.parse::<u64>() {
-        Ok(number) if (1..=CAP_MAX_TOKENS).contains(&number) => Ok(Some(number)),
-        _ => Err(RequestError::OutOfRange(field)),
     }
 }

@@ -1,19 +1,28 @@
 //! Chat requests: which are served, and what is changed in them.
 #![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
-use holdfast_core::request::{ChatRequest, MODEL_MAX_BYTES, QUESTION_MAX_BYTES, RequestError, Rewrite};
+use holdfast_core::policy::Background;
+use holdfast_core::request::{Endpoint, GenerationRequest, MODEL_MAX_BYTES, QUESTION_MAX_BYTES, RequestError, Rewrite};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-const NOTHING: Rewrite<'_> =
-    Rewrite { max_output_tokens: None, field_if_absent: "max_completion_tokens", include_usage: false };
+fn parsed(body: &[u8]) -> Result<GenerationRequest<'_>, RequestError> {
+    GenerationRequest::parse(Endpoint::ChatCompletions, None, body)
+}
+
+const NOTHING: Rewrite<'_> = Rewrite {
+    max_output_tokens: None,
+    field_if_absent: "max_completion_tokens",
+    include_usage: false,
+    background: false,
+};
 
 fn refusal(body: &str) -> RequestError {
-    ChatRequest::parse(body.as_bytes()).map(|_| ()).unwrap_err()
+    parsed(body.as_bytes()).map(|_| ()).unwrap_err()
 }
 
 fn rewritten(body: &str, edits: &Rewrite<'_>) -> String {
-    String::from_utf8(ChatRequest::parse(body.as_bytes()).unwrap().rewrite(edits)).unwrap()
+    String::from_utf8(parsed(body.as_bytes()).unwrap().rewrite(edits)).unwrap()
 }
 
 fn capped(body: &str, cap: u64) -> String {
@@ -27,15 +36,17 @@ fn with_usage(body: &str) -> String {
 #[test]
 fn facts_are_read() {
     let body = r#"{"max_tokens":10,"model":"gpt\u002d4","stream":true,"max_completion_tokens":20,"n":3,"stream_options":{"include_usage":true}}"#;
-    let request = ChatRequest::parse(body.as_bytes()).unwrap();
-    assert_eq!((request.model(), request.stream(), request.n()), ("gpt-4", true, 3));
+    let request = parsed(body.as_bytes()).unwrap();
+    assert_eq!((request.model(), request.stream(), request.choices()), ("gpt-4", true, 3));
     assert_eq!((request.max_output_tokens(), request.include_usage()), (Some(20), true));
 
-    let plain =
-        ChatRequest::parse(br#"{"model":"m","stream":null,"n":null,"max_tokens":null,"stream_options":null}"#).unwrap();
-    assert_eq!((plain.stream(), plain.n(), plain.max_output_tokens(), plain.include_usage()), (false, 1, None, false));
+    let plain = parsed(br#"{"model":"m","stream":null,"n":null,"max_tokens":null,"stream_options":null}"#).unwrap();
+    assert_eq!(
+        (plain.stream(), plain.choices(), plain.max_output_tokens(), plain.include_usage()),
+        (false, 1, None, false)
+    );
 
-    let not_streamed = ChatRequest::parse(br#"{"model":"m","stream_options":{"include_usage":true}}"#).unwrap();
+    let not_streamed = parsed(br#"{"model":"m","stream_options":{"include_usage":true}}"#).unwrap();
     assert!(!not_streamed.include_usage());
 }
 
@@ -84,15 +95,15 @@ fn what_cannot_be_served_is_refused_with_its_reason() {
     ] {
         assert_eq!(refusal(body), reason, "{body}");
     }
-    assert_eq!(ChatRequest::parse(b"{\"model\":\"\xFF\"}").unwrap_err(), NotJson);
-    assert_eq!(ChatRequest::parse(b"\xEF\xBB\xBF{\"model\":\"m\"}").unwrap_err(), NotJson);
+    assert_eq!(parsed(b"{\"model\":\"\xFF\"}").unwrap_err(), NotJson);
+    assert_eq!(parsed(b"\xEF\xBB\xBF{\"model\":\"m\"}").unwrap_err(), NotJson);
 }
 
 #[test]
 fn a_model_name_is_short_and_printable() {
     let body = |model: &str| json!({ "model": model }).to_string();
     for longest in ["m".repeat(MODEL_MAX_BYTES), "é".repeat(MODEL_MAX_BYTES / 2)] {
-        assert_eq!(ChatRequest::parse(body(&longest).as_bytes()).unwrap().model(), longest);
+        assert_eq!(parsed(body(&longest).as_bytes()).unwrap().model(), longest);
     }
     let too_long = RequestError::TooLong { field: "model", max_bytes: 256 };
     for model in ["m".repeat(MODEL_MAX_BYTES + 1), "é".repeat(MODEL_MAX_BYTES / 2 + 1), "m".repeat(900_000)] {
@@ -104,7 +115,7 @@ fn a_model_name_is_short_and_printable() {
     }
     assert_eq!(RequestError::ControlCharacter("model").to_string(), "`model` contains control characters");
     let unusual = "org/模型 v1:free@2?x=1";
-    assert_eq!(ChatRequest::parse(body(unusual).as_bytes()).unwrap().model(), unusual);
+    assert_eq!(parsed(body(unusual).as_bytes()).unwrap().model(), unusual);
 }
 
 #[test]
@@ -178,7 +189,7 @@ fn caps_are_lowered_never_raised_and_set_when_absent() {
     ] {
         assert_eq!(capped(body, 100), expected, "{body}");
     }
-    let other = Rewrite { max_output_tokens: Some(100), field_if_absent: "max_output_tokens", include_usage: false };
+    let other = Rewrite { max_output_tokens: Some(100), field_if_absent: "max_output_tokens", ..NOTHING };
     assert_eq!(rewritten(r#"{"model":"m"}"#, &other), r#"{"model":"m","max_output_tokens":100}"#);
     assert_eq!(
         rewritten(r#"{"model":"m","max_output_tokens":900}"#, &other),
@@ -215,7 +226,7 @@ fn usage_is_asked_for_beside_the_other_stream_options() {
     ] {
         assert_eq!(with_usage(body), expected, "{body}");
     }
-    let all = Rewrite { max_output_tokens: Some(9), field_if_absent: "max_tokens", include_usage: true };
+    let all = Rewrite { max_output_tokens: Some(9), field_if_absent: "max_tokens", include_usage: true, ..NOTHING };
     assert_eq!(
         rewritten(r#"{"stream":true,"model":"m"}"#, &all),
         r#"{"stream":true,"model":"m","max_tokens":9,"stream_options":{"include_usage":true}}"#
@@ -256,8 +267,8 @@ proptest! {
         }
         before.insert("model".to_owned(), json!("gpt"));
         let body = if spaced { serde_json::to_vec_pretty(&before) } else { serde_json::to_vec(&before) }.unwrap();
-        let request = ChatRequest::parse(&body).unwrap();
-        let edits = Rewrite { max_output_tokens: cap, field_if_absent: field, include_usage };
+        let request = parsed(&body).unwrap();
+        let edits = Rewrite { max_output_tokens: cap, field_if_absent: field, include_usage, ..NOTHING };
         let after_bytes = request.rewrite(&edits);
         let after: serde_json::Map<String, Value> = serde_json::from_slice(&after_bytes).unwrap();
 
@@ -284,7 +295,7 @@ proptest! {
             prop_assert_eq!(&after_bytes, &body);
         }
         // What was written needs no second edit.
-        let again = ChatRequest::parse(&after_bytes).unwrap();
+        let again = parsed(&after_bytes).unwrap();
         prop_assert_eq!(again.rewrite(&edits), after_bytes.clone());
         if let Some(cap) = cap {
             prop_assert!(again.max_output_tokens().unwrap() <= cap);
@@ -293,8 +304,8 @@ proptest! {
 
     #[test]
     fn no_bytes_make_it_panic(body in prop::collection::vec(any::<u8>(), 0..60), text in "[{}\\[\\]\",:a-z0-9\\\\ ]{0,40}") {
-        let _ = ChatRequest::parse(&body);
-        if let Ok(request) = ChatRequest::parse(text.as_bytes()) {
+        let _ = parsed(&body);
+        if let Ok(request) = parsed(text.as_bytes()) {
             let _ = request.rewrite(&Rewrite { max_output_tokens: Some(1), include_usage: true, ..NOTHING });
         }
     }
@@ -302,7 +313,7 @@ proptest! {
 
 fn question(messages: &Value) -> String {
     let body = json!({ "model": "m", "messages": messages }).to_string();
-    ChatRequest::parse(body.as_bytes()).unwrap().question()
+    parsed(body.as_bytes()).unwrap().question()
 }
 
 /// Design 5: "a near-identical prompt". What counts is what is new in this turn.
@@ -337,7 +348,7 @@ fn the_question_is_what_is_new_in_this_turn() {
     ] {
         assert_eq!(question(&messages), expected, "{what}");
     }
-    assert_eq!(ChatRequest::parse(br#"{"model":"m"}"#).unwrap().question(), "");
+    assert_eq!(parsed(br#"{"model":"m"}"#).unwrap().question(), "");
 }
 
 /// A long prompt keeps both its ends: the document in front and the question behind, or the other way round.
@@ -349,4 +360,275 @@ fn a_long_question_keeps_both_ends() {
     let kept = question(&json!([{ "role": "user", "content": long }]));
     assert!(kept.starts_with("first é") && kept.ends_with("é last"), "both ends");
     assert!(kept.len() <= QUESTION_MAX_BYTES + 1 && kept.len() > QUESTION_MAX_BYTES - 4, "{}", kept.len());
+}
+
+/// The members of each API that decide about cost: read strictly, capped where they are above the cap, added where they
+/// are missing; nothing else changes.
+#[test]
+fn every_api_is_capped_by_its_own_member() {
+    use Endpoint::{Completions, Embeddings, GenerateContent, Messages, Responses, StreamGenerateContent};
+    for (endpoint, body, cap, choices, rewritten) in [
+        (Completions, r#"{"model":"m","prompt":"a"}"#, None, 1, r#"{"model":"m","prompt":"a","max_tokens":50}"#),
+        (
+            Completions,
+            r#"{"model":"m","prompt":["a","b"],"n":2,"best_of":3,"max_tokens":60}"#,
+            Some(60),
+            6,
+            r#"{"model":"m","prompt":["a","b"],"n":2,"best_of":3,"max_tokens":50}"#,
+        ),
+        (
+            Completions,
+            r#"{"model":"m","prompt":[1,2,3],"max_tokens":5}"#,
+            Some(5),
+            1,
+            r#"{"model":"m","prompt":[1,2,3],"max_tokens":5}"#,
+        ),
+        (
+            Completions,
+            r#"{"model":"m","prompt":[[1,2],[3]],"max_tokens":5}"#,
+            Some(5),
+            2,
+            r#"{"model":"m","prompt":[[1,2],[3]],"max_tokens":5}"#,
+        ),
+        (
+            Embeddings,
+            r#"{"model":"m","input":"a","max_tokens":9}"#,
+            None,
+            1,
+            r#"{"model":"m","input":"a","max_tokens":9}"#,
+        ),
+        (Responses, r#"{"model":"m","input":"a"}"#, None, 1, r#"{"model":"m","input":"a","max_output_tokens":50}"#),
+        (
+            Responses,
+            r#"{ "model":"m", "max_output_tokens": 99, "max_tokens":98 }"#,
+            Some(99),
+            1,
+            r#"{ "model":"m", "max_output_tokens": 50, "max_tokens":98 }"#,
+        ),
+        (
+            Messages,
+            r#"{"max_tokens":1024,"messages":[],"model":"m"}"#,
+            Some(1_024),
+            1,
+            r#"{"max_tokens":50,"messages":[],"model":"m"}"#,
+        ),
+        (Messages, r#"{"model":"m","max_tokens":null}"#, None, 1, r#"{"model":"m","max_tokens":50}"#),
+        (
+            GenerateContent,
+            r#"{"contents":[]}"#,
+            None,
+            1,
+            r#"{"contents":[],"generationConfig":{"maxOutputTokens":50}}"#,
+        ),
+        (GenerateContent, "{}", None, 1, r#"{"generationConfig":{"maxOutputTokens":50}}"#),
+        (
+            StreamGenerateContent,
+            r#"{"generationConfig":{"temperature":1,"candidateCount":2}, "contents":[]}"#,
+            None,
+            2,
+            r#"{"generationConfig":{"temperature":1,"candidateCount":2,"maxOutputTokens":50}, "contents":[]}"#,
+        ),
+        (
+            StreamGenerateContent,
+            r#"{"generationConfig":{},"model":"models/m"}"#,
+            None,
+            1,
+            r#"{"generationConfig":{"maxOutputTokens":50},"model":"models/m"}"#,
+        ),
+        (
+            StreamGenerateContent,
+            r#"{"generationConfig":null,"model":"m"}"#,
+            None,
+            1,
+            r#"{"generationConfig":{"maxOutputTokens":50},"model":"m"}"#,
+        ),
+        (
+            StreamGenerateContent,
+            r#"{"generation_config":{"max_output_tokens":70,"candidate_count":3}}"#,
+            Some(70),
+            3,
+            r#"{"generation_config":{"max_output_tokens":50,"candidate_count":3}}"#,
+        ),
+    ] {
+        let model = endpoint.streams_by_path().map(|_| "m");
+        let request = GenerationRequest::parse(endpoint, model, body.as_bytes()).unwrap();
+        assert_eq!((request.model(), request.max_output_tokens(), request.choices()), ("m", cap, choices), "{body}");
+        let edits = Rewrite { max_output_tokens: Some(50), include_usage: true, ..NOTHING };
+        assert_eq!(String::from_utf8(request.rewrite(&edits)).unwrap(), rewritten, "{endpoint:?} {body}");
+    }
+}
+
+#[test]
+fn streams_are_asked_for_in_the_body_or_by_the_path() {
+    let streams = |endpoint: Endpoint, body: &str| {
+        let model = endpoint.streams_by_path().map(|_| "m");
+        GenerationRequest::parse(endpoint, model, body.as_bytes()).map(|request| request.stream())
+    };
+    for endpoint in [Endpoint::Completions, Endpoint::Responses, Endpoint::Messages] {
+        assert_eq!(streams(endpoint, r#"{"model":"m","stream":true}"#), Ok(true));
+        assert_eq!(streams(endpoint, r#"{"model":"m"}"#), Ok(false));
+    }
+    assert_eq!(streams(Endpoint::GenerateContent, r#"{"stream":true}"#), Ok(false));
+    assert_eq!(streams(Endpoint::StreamGenerateContent, "{}"), Ok(true));
+    assert_eq!(streams(Endpoint::Embeddings, r#"{"model":"m","stream":false}"#), Ok(false));
+    assert!(streams(Endpoint::Embeddings, r#"{"model":"m","stream":true}"#).is_err());
+    // Only Chat Completions and Completions have an event of usage to ask for.
+    let edits = Rewrite { include_usage: true, ..NOTHING };
+    let asked = |endpoint, body: &'static str| {
+        String::from_utf8(GenerationRequest::parse(endpoint, None, body.as_bytes()).unwrap().rewrite(&edits)).unwrap()
+    };
+    let body = r#"{"model":"m","stream":true}"#;
+    assert_eq!(asked(Endpoint::Responses, body), body);
+    assert_eq!(asked(Endpoint::Messages, body), body);
+    assert!(asked(Endpoint::Completions, body).contains("include_usage"));
+}
+
+/// What two readers could read differently is refused in every API.
+#[test]
+fn doubt_about_a_member_is_refused_in_every_api() {
+    use Endpoint::{Completions, GenerateContent, Messages, Responses};
+    use RequestError::{Ambiguous, Duplicate, Missing, OutOfRange};
+    let reason = |endpoint: Endpoint, body: &str| {
+        let model = endpoint.streams_by_path().map(|_| "m");
+        GenerationRequest::parse(endpoint, model, body.as_bytes()).map(|_| ()).unwrap_err()
+    };
+    for (endpoint, body, expected) in [
+        (Completions, r#"{"model":"m","best_of":1,"best_of":20}"#, Duplicate("best_of")),
+        (Completions, r#"{"model":"m","best_of":129}"#, OutOfRange("n")),
+        (Completions, r#"{"model":"m","prompt":"a","Prompt":["a","b"]}"#, Ambiguous("prompt")),
+        (Responses, r#"{"model":"m","max_output_tokens":1,"Max_Output_Tokens":9}"#, Ambiguous("max_output_tokens")),
+        (Responses, r#"{"model":"m","background":false,"background":true}"#, Duplicate("background")),
+        (Responses, r#"{"input":"x"}"#, Missing("model")),
+        (Messages, r#"{"model":"m","max_tokens":1,"max_tokens":2}"#, Duplicate("max_tokens")),
+        (GenerateContent, r#"{"generationConfig":{},"generation_config":{}}"#, Duplicate("generationConfig")),
+        (
+            GenerateContent,
+            r#"{"generationConfig":{"maxOutputTokens":1,"max_output_tokens":2}}"#,
+            Duplicate("maxOutputTokens"),
+        ),
+        (
+            GenerateContent,
+            r#"{"generationConfig":{"maxOutputTokens":1,"maxOutputTokens":2}}"#,
+            Duplicate("maxOutputTokens"),
+        ),
+        (
+            GenerateContent,
+            r#"{"generationConfig":{"candidateCount":1,"candidate_count":2}}"#,
+            Duplicate("candidateCount"),
+        ),
+        (GenerateContent, r#"{"GenerationConfig":{"maxOutputTokens":1}}"#, Ambiguous("generationConfig")),
+        (GenerateContent, r#"{"generationConfig":{"candidateCount":0}}"#, OutOfRange("candidateCount")),
+        (GenerateContent, r#"{"model":"models/other"}"#, Ambiguous("model")),
+        (
+            GenerateContent,
+            r#"{"generationConfig":[]}"#,
+            RequestError::WrongType { field: "generationConfig", expected: "an object" },
+        ),
+    ] {
+        assert_eq!(reason(endpoint, body), expected, "{endpoint:?} {body}");
+    }
+    assert_eq!(GenerationRequest::parse(GenerateContent, Some(""), b"{}").unwrap_err(), Missing("model"));
+}
+
+#[test]
+fn the_question_of_every_api() {
+    let asks = |endpoint: Endpoint, body: &str| {
+        let model = endpoint.streams_by_path().map(|_| "m");
+        GenerationRequest::parse(endpoint, model, body.as_bytes()).unwrap().question()
+    };
+    for (endpoint, body, expected) in [
+        (Endpoint::Completions, r#"{"model":"m","prompt":"Once"}"#, "Once"),
+        (Endpoint::Embeddings, r#"{"model":"m","input":"Once"}"#, ""),
+        (Endpoint::Responses, r#"{"model":"m","input":"Why?"}"#, "Why?"),
+        (
+            Endpoint::Responses,
+            r#"{"model":"m","input":[{"role":"user","content":"One?"},{"role":"assistant","content":"1"},{"role":"user","content":[{"type":"input_text","text":"Two?"}]}]}"#,
+            "Two?",
+        ),
+        (
+            Endpoint::Messages,
+            r#"{"model":"m","system":"Be kind.","messages":[{"role":"user","content":[{"type":"text","text":"Why?"}]}]}"#,
+            "Why?",
+        ),
+        (
+            Endpoint::GenerateContent,
+            r#"{"contents":[{"role":"user","parts":[{"text":"One?"}]},{"role":"model","parts":[{"text":"1"}]},{"parts":[{"text":"Two?"}]}]}"#,
+            "Two?",
+        ),
+    ] {
+        assert_eq!(asks(endpoint, body), expected, "{endpoint:?}");
+    }
+}
+
+/// A request can ask for the background itself, leave it to its route, or be none that can run there.
+#[test]
+fn what_a_request_says_about_the_background() {
+    let read = |endpoint, body: &str| {
+        GenerationRequest::parse(endpoint, None, body.as_bytes()).map(|request| request.background())
+    };
+    for (body, expected) in [
+        (r#"{"model":"m","stream":true}"#, Ok(Background::Open)),
+        (r#"{"model":"m","stream":true,"background":null,"store":null}"#, Ok(Background::Open)),
+        (r#"{"model":"m","stream":true,"store":true}"#, Ok(Background::Open)),
+        (r#"{"model":"m","stream":true,"store":false}"#, Ok(Background::Never)),
+        (r#"{"model":"m","stream":true,"background":false}"#, Ok(Background::Never)),
+        (r#"{"model":"m","stream":true,"background":true}"#, Ok(Background::Asked)),
+        (r#"{"model":"m","stream":true,"background":true,"store":false}"#, Ok(Background::Asked)),
+        (r#"{"model":"m"}"#, Ok(Background::Never)),
+        (r#"{"model":"m","background":true}"#, Err(RequestError::NeedsStream("background"))),
+        (r#"{"model":"m","stream":false,"background":true}"#, Err(RequestError::NeedsStream("background"))),
+        (
+            r#"{"model":"m","stream":true,"background":true,"background":false}"#,
+            Err(RequestError::Duplicate("background")),
+        ),
+        (r#"{"model":"m","stream":true,"Background":true}"#, Err(RequestError::Ambiguous("background"))),
+        (
+            r#"{"model":"m","stream":true,"background":"yes"}"#,
+            Err(RequestError::WrongType { field: "background", expected: "a boolean" }),
+        ),
+        (
+            r#"{"model":"m","stream":true,"store":1}"#,
+            Err(RequestError::WrongType { field: "store", expected: "a boolean" }),
+        ),
+    ] {
+        assert_eq!(read(Endpoint::Responses, body), expected, "{body}");
+    }
+    assert_eq!(read(Endpoint::ChatCompletions, r#"{"model":"m","background":true}"#), Ok(Background::Never));
+}
+
+/// Switched to the background it is stored, and comes without padding; what the client wrote itself stays.
+#[test]
+fn switched_to_the_background() {
+    let switched = |body: &str| {
+        let request = GenerationRequest::parse(Endpoint::Responses, None, body.as_bytes()).unwrap();
+        String::from_utf8(request.rewrite(&Rewrite { background: true, ..NOTHING })).unwrap()
+    };
+    for (body, expected) in [
+        (
+            r#"{"model":"m","stream":true}"#,
+            r#"{"model":"m","stream":true,"background":true,"store":true,"stream_options":{"include_obfuscation":false}}"#,
+        ),
+        (
+            r#"{"background":null,"store":null,"stream_options":null,"model":"m","stream":true}"#,
+            r#"{"background":true,"store":true,"stream_options":{"include_obfuscation":false},"model":"m","stream":true}"#,
+        ),
+        (
+            r#"{"store":true,"stream_options":{},"model":"m","stream":true,"background":true}"#,
+            r#"{"store":true,"stream_options":{"include_obfuscation":false},"model":"m","stream":true,"background":true}"#,
+        ),
+        (
+            r#"{"model":"m","stream":true,"background":true,"store":false,"stream_options":{"include_obfuscation":true}}"#,
+            r#"{"model":"m","stream":true,"background":true,"store":false,"stream_options":{"include_obfuscation":true}}"#,
+        ),
+        (
+            r#"{"stream_options":{"x":1},"model":"m","stream":true}"#,
+            r#"{"stream_options":{"x":1,"include_obfuscation":false},"model":"m","stream":true,"background":true,"store":true}"#,
+        ),
+        // Those that cannot are left as they are.
+        (r#"{"model":"m","stream":true,"store":false}"#, r#"{"model":"m","stream":true,"store":false}"#),
+        (r#"{"model":"m","stream":true,"background":false}"#, r#"{"model":"m","stream":true,"background":false}"#),
+        (r#"{"model":"m"}"#, r#"{"model":"m"}"#),
+    ] {
+        assert_eq!(switched(body), expected, "{body}");
+    }
 }

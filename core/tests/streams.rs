@@ -208,7 +208,7 @@ fn generated_bytes(value: &Value) -> u64 {
 fn content_bytes_are_those_of_the_deltas() {
     for (recording, source) in chat_recordings() {
         let mut expected = 0;
-        let mut counter = ContentCounter::for_events();
+        let mut counter = ContentCounter::for_events(recording.dialect);
         for event in scan([source.as_slice()], 1 << 20).0 {
             let value: Value = serde_json::from_slice(&event.data).unwrap_or_default();
             for choice in value["choices"].as_array().into_iter().flatten() {
@@ -218,7 +218,7 @@ fn content_bytes_are_those_of_the_deltas() {
             assert_eq!(counter.total(), expected, "{}", recording.file);
         }
         assert!(expected > 0);
-        let mut bytewise = ContentCounter::for_events();
+        let mut bytewise = ContentCounter::for_events(recording.dialect);
         source.chunks(1).for_each(|byte| bytewise.push(byte));
         assert_eq!(bytewise.total(), expected, "{}", recording.file);
         // Visible text: never fewer bytes than tokens.

@@ -44,6 +44,7 @@ use holdfast_core::ids::{AttemptId, TenantId};
 use holdfast_core::ledger::{Posting, PostingKind, ReasonCode};
 use holdfast_core::policy::{Background, OnDisconnect, OnExpiry, OnInterruption, Owner, SlotOnExpiry};
 use holdfast_core::refusal::Refusal;
+use holdfast_core::request::Endpoint;
 use holdfast_core::tenant::account::Status;
 use holdfast_core::tenant::{Admit, HoldState, due_after_start};
 use holdfast_core::time::UnixMillis;
@@ -242,6 +243,51 @@ fn terms_have_the_policies_of_their_route() {
     assert_eq!((terms.route.as_str(), terms.workload), ("night", Workload::Batch));
 }
 
+/// What follows from the path: who may serve it, what is asked for at the provider, and whether there is output at all.
+#[test]
+fn terms_follow_the_path() {
+    let forward = |name: &str| [(name.to_string(), "x-1".to_string())].into_iter().collect();
+    for (dialect, path, target, output, strips) in [
+        (Dialect::OpenaiChat, "/v1/chat/completions", "/v1/chat/completions", true, true),
+        (Dialect::OpenaiChat, "/v1/completions", "/v1/completions", true, true),
+        (Dialect::OpenaiChat, "/v1/embeddings", "/v1/embeddings", false, false),
+        (Dialect::OpenaiResponses, "/v1/responses", "/v1/responses", true, false),
+        (Dialect::AnthropicMessages, "/v1/messages", "/v1/messages", true, false),
+        (Dialect::Gemini, "/v1beta/models/m:generateContent", "/v1beta/models/m:generateContent", true, false),
+        (
+            Dialect::Gemini,
+            "/v1beta/models/m:streamGenerateContent",
+            "/v1beta/models/m:streamGenerateContent?alt=sse",
+            true,
+            false,
+        ),
+    ] {
+        let endpoint = Endpoint::at(path).unwrap();
+        let route = format!(r#"{{"name":"r","provider":"p","match":{{"path":"{}"}}}}"#, endpoint.pattern());
+        for spoken in [dialect, Dialect::Opaque] {
+            let mut world = World::new(config(1_000_000, 1_000_000, 4, &route));
+            world.providers[0].dialect = spoken;
+            let asked = Admit {
+                path: path.into(),
+                streaming: true,
+                include_usage: false,
+                forward: forward("anthropic-beta"),
+                ..request(1, 1)
+            };
+            let terms = world.admit(&asked, START).unwrap().terms;
+            assert_eq!((terms.path.as_str(), terms.strip_usage), (target, strips), "{path}");
+            assert_eq!(terms.output_bound_tokens > 0, output, "{path}");
+            assert_eq!((terms.dialect, terms.client_dialect()), (spoken, dialect), "{path}");
+            assert_eq!(terms.forward.len(), usize::from(spoken == Dialect::AnthropicMessages), "{path}");
+        }
+        let other = if dialect == Dialect::Gemini { Dialect::OpenaiChat } else { Dialect::Gemini };
+        let mut world = World::new(config(1_000_000, 1_000_000, 4, &route));
+        world.providers[0].dialect = other;
+        let refused = world.admit(&Admit { path: path.into(), ..request(1, 1) }, START).unwrap_err();
+        assert_eq!(refused, Refusal::DialectMismatch { path: dialect, provider: other }, "{path}");
+    }
+}
+
 /// Background is the route's choice or the request's own; only a stream of a dialect that has it runs there, driven by the
 /// object, looked for as long as it may run, and with what its provider can do.
 #[test]
@@ -273,6 +319,8 @@ fn terms_of_a_background_operation() {
         let mut world = World::new(config(1_000_000, 1_000_000, 4, &route(owner, observation)));
         world.providers[0].dialect = dialect;
         world.config.routes[0].background = switches;
+        let path = if dialect == Dialect::OpenaiChat { Endpoint::ChatCompletions } else { Endpoint::Responses };
+        let asked = Admit { path: path.pattern().into(), ..asked };
         let terms = world.admit(&asked, START).unwrap().terms;
         let found = (terms.background, terms.owner, terms.observation_ms);
         assert_eq!(found, expected, "{dialect:?} {owner} {switches} {asked:?}");

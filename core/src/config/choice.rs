@@ -4,6 +4,8 @@ use super::{ChosenBy, ConfigFault, Provider, TenantConfig};
 use crate::economics::Workload;
 use crate::policy::{OnDisconnect, Policies, resolve_on_disconnect};
 use crate::refusal::Refusal;
+use crate::request::Endpoint;
+use crate::tenant::check_dialect;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -148,8 +150,9 @@ pub struct ConfigCheck {
 #[must_use]
 pub fn try_route(config: &TenantConfig, providers: &[Provider], request: &TrialRequest) -> RouteTrial {
     let headers = request.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect();
+    let path = request.path.as_deref().unwrap_or(Endpoint::ChatCompletions.pattern());
     let facts = Facts {
-        path: request.path.as_deref().unwrap_or("/v1/chat/completions"),
+        path: Endpoint::pattern_of(path),
         model: &request.model,
         headers: &headers,
         workload: request.workload,
@@ -165,7 +168,7 @@ pub fn try_route(config: &TenantConfig, providers: &[Provider], request: &TrialR
         .collect();
     let outcome = match chosen {
         None => Err(Refusal::NoRoute),
-        Some((_, route, _)) => served(route.policies(), &route.provider, providers, request),
+        Some((_, route, _)) => served(route.policies(), &route.provider, providers, path, request),
     };
     let refusal = outcome.as_ref().err();
     RouteTrial {
@@ -187,9 +190,11 @@ fn served(
     policies: Policies,
     provider: &str,
     providers: &[Provider],
+    path: &str,
     request: &TrialRequest,
 ) -> Result<Policies, Refusal> {
     let provider = super::provider_of(providers, provider)?;
+    check_dialect(Endpoint::at(path), provider)?;
     let on_disconnect = resolve_on_disconnect(&policies, request.on_disconnect)?;
     match provider.prices.price_of(&request.model) {
         Some(_) => Ok(Policies { on_disconnect, ..policies }),

@@ -5,6 +5,7 @@ use super::document::Place;
 use super::fault::{FaultCode, Faults};
 use crate::glob::glob_matches;
 use crate::policy::{EDGE_DETACH_CEILING_MS, OnDisconnect, OnExpiry, OnInterruption, Owner, Policies, Route};
+use crate::request::Endpoint;
 use alloc::format;
 use alloc::string::ToString;
 
@@ -77,6 +78,7 @@ impl RouteCheck<'_> {
             return;
         };
         let glob = self.route.matches.model.as_deref().unwrap_or("*");
+        self.dialect(provider, faults);
         let priced = provider.prices.models.iter().any(|price| glob_matches(&price.model, glob));
         if priced {
             return;
@@ -91,6 +93,31 @@ impl RouteCheck<'_> {
         } else {
             let reason = format!("provider `{name}` has no price for this model: its cost cannot be held");
             faults.error(&model, &involved, FaultCode::PriceMissing, reason);
+        }
+    }
+
+    /// A route whose path the provider does not speak refuses every request that it takes.
+    fn dialect(&self, provider: &Provider, faults: &mut Faults<'_>) {
+        let Some(path) = self.route.matches.path.as_deref() else { return };
+        let at = self.place.member("match").member("path");
+        let Some(endpoint) = Endpoint::at(path) else {
+            let served = Endpoint::ALL.map(Endpoint::pattern).join(", ");
+            let reason = format!("nothing is served at this path: no request matches. Served are {served}");
+            faults.warning(&at, &[], FaultCode::NoEffect, reason);
+            return;
+        };
+        if endpoint.pattern() != path {
+            let reason = format!("requests match `{}`: name the model in `match.model`", endpoint.pattern());
+            faults.warning(&at, &[], FaultCode::NoEffect, reason);
+        }
+        if !endpoint.is_spoken_by(provider.dialect) {
+            let reason = format!(
+                "every request is refused: the path is for clients of `{}`, and provider `{}` speaks `{}`",
+                endpoint.dialect().name(),
+                provider.name,
+                provider.dialect.name()
+            );
+            faults.warning(&at, &[self.place.member("provider")], FaultCode::NoEffect, reason);
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a request asks: the text by which two requests are found to ask the same.
 
-use super::ChatRequest;
+use super::{Endpoint, GenerationRequest};
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::Deserialize;
@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 /// and its question behind, or the other way round. It bounds the time that a signature takes.
 pub const QUESTION_MAX_BYTES: usize = 4 << 10;
 
-const MESSAGES: &str = "messages";
-const ASSISTANT: &str = r#""assistant""#;
+/// How APIs name the model's own turns.
+const ASSISTANT: [&str; 2] = [r#""assistant""#, r#""model""#];
 /// The same in every request of a product: they would make all questions alike.
 const INSTRUCTIONS: [&str; 2] = [r#""system""#, r#""developer""#];
 
@@ -21,6 +21,9 @@ struct Message<'a> {
     role: Option<&'a RawValue>,
     #[serde(borrow)]
     content: Option<&'a RawValue>,
+    /// Gemini's content.
+    #[serde(borrow)]
+    parts: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -36,13 +39,13 @@ enum Content {
 }
 
 impl Message<'_> {
-    fn has_role(&self, role: &str) -> bool {
-        self.role.is_some_and(|found| found.get() == role)
+    fn has_role(&self, roles: &[&str]) -> bool {
+        self.role.is_some_and(|found| roles.contains(&found.get()))
     }
 
     fn text(&self) -> String {
-        let content = self.content.and_then(|content| serde_json::from_str(content.get()).ok());
-        match content {
+        let content = self.content.or(self.parts);
+        match content.and_then(|content| serde_json::from_str(content.get()).ok()) {
             Some(Content::Text(text)) => text,
             Some(Content::Parts(parts)) => {
                 parts.into_iter().filter_map(|part| part.text).collect::<Vec<_>>().join("\n")
@@ -52,7 +55,7 @@ impl Message<'_> {
     }
 }
 
-impl ChatRequest<'_> {
+impl GenerationRequest<'_> {
     /// What is new in this turn: the text of the messages behind the last answer of the assistant, without instructions.
     /// The turns before it are sent again with every turn and would make all turns look alike. An answer that the client
     /// has begun itself (a prefill) is no turn.
@@ -60,12 +63,24 @@ impl ChatRequest<'_> {
     /// Empty where there is no text, or none that this version understands: then nothing is found to be the same.
     #[must_use]
     pub fn question(&self) -> String {
-        let messages = self.members.get(MESSAGES).map(RawValue::get).unwrap_or_default();
-        let messages: Vec<Message<'_>> = serde_json::from_str(messages).unwrap_or_default();
-        let prefill = |message: &&Message<'_>| message.has_role(ASSISTANT);
-        let turn = messages.iter().rev().skip_while(prefill).take_while(|message| !message.has_role(ASSISTANT));
+        let member = match self.endpoint {
+            Endpoint::ChatCompletions | Endpoint::Messages => "messages",
+            Endpoint::Completions => "prompt",
+            Endpoint::Responses => "input",
+            Endpoint::GenerateContent | Endpoint::StreamGenerateContent => "contents",
+            // Nobody asks twice for a vector.
+            Endpoint::Embeddings => return String::new(),
+        };
+        let asked = self.members.get(member).map(RawValue::get).unwrap_or_default();
+        let plain = matches!(self.endpoint, Endpoint::Completions | Endpoint::Responses);
+        if let Some(text) = serde_json::from_str::<String>(asked).ok().filter(|_| plain) {
+            return both_ends(&text);
+        }
+        let messages: Vec<Message<'_>> = serde_json::from_str(asked).unwrap_or_default();
+        let prefill = |message: &&Message<'_>| message.has_role(&ASSISTANT);
+        let turn = messages.iter().rev().skip_while(prefill).take_while(|message| !message.has_role(&ASSISTANT));
         let mut texts: Vec<String> = turn
-            .filter(|message| !INSTRUCTIONS.iter().any(|role| message.has_role(role)))
+            .filter(|message| !message.has_role(&INSTRUCTIONS))
             .map(Message::text)
             .filter(|text| !text.is_empty())
             .collect();

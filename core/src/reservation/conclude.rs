@@ -367,12 +367,12 @@ impl Reservation {
                 if end.cut_inside_event {
                     terminal.extend_from_slice(BLANK_LINE);
                 }
-                terminal.extend(error_terminal(self.terms.dialect, code, message));
+                terminal.extend(error_terminal(self.terms.client_dialect(), code, message));
             }
             return (stored, terminal);
         }
         let headers = vec![(String::from("content-type"), String::from("application/json"))];
-        let envelope = error_envelope(self.terms.dialect, status, code, message);
+        let envelope = error_envelope(self.terms.client_dialect(), status, code, message);
         (Some(ResponseHead { status, headers }), envelope)
     }
 }

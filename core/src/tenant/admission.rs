@@ -10,6 +10,7 @@ use crate::ledger::{Posting, PostingKind, ReasonCode, posting_id};
 use crate::money::Micros;
 use crate::policy::{Background, OnDisconnect, Owner, Route, Terms, resolve_on_disconnect};
 use crate::refusal::Refusal;
+use crate::request::Endpoint;
 use crate::request::forward::forwarded;
 use crate::reservation::Place;
 use crate::time::UnixMillis;
@@ -28,7 +29,7 @@ pub struct Admit {
     pub attempt: AttemptId,
     /// Who asks.
     pub key: Credential,
-    /// Request path.
+    /// Request path, without a query.
     pub path: String,
     /// Model as the client named it.
     pub model: String,
@@ -148,7 +149,7 @@ pub struct AdmissionRows {
 /// another tenant), [`Refusal::TokenNotAllowed`], [`Refusal::IdentityConflict`], [`Refusal::IdempotencyKeyReused`],
 /// [`Refusal::RouteNotAllowed`] (of the recorded answer), [`Refusal::Suspended`] (a recorded answer is given to a
 /// suspended tenant too), [`Refusal::NoRoute`], [`Refusal::RouteNotAllowed`], [`Refusal::Unavailable`] (the route's
-/// provider is not configured), [`Refusal::OverrideNotAllowed`], [`Refusal::ModelNotPriced`], [`Refusal::AmountOutOfRange`] (of the
+/// provider is not configured), [`Refusal::DialectMismatch`], [`Refusal::OverrideNotAllowed`], [`Refusal::ModelNotPriced`], [`Refusal::AmountOutOfRange`] (of the
 /// worst case), [`Refusal::BudgetExhausted`], [`Refusal::ConcurrencyExceeded`] (of the tenant, of the route).
 pub fn admit(
     context: &AdmitContext<'_>,
@@ -243,19 +244,24 @@ pub(super) fn check_budget(
 /// The route that takes a request: the first that matches, else the default route.
 #[must_use]
 pub fn route_of<'a>(config: &'a TenantConfig, admit: &Admit) -> Option<&'a Route> {
-    let facts = Facts { path: &admit.path, model: &admit.model, headers: &admit.headers, workload: admit.workload };
+    let path = Endpoint::pattern_of(&admit.path);
+    let facts = Facts { path, model: &admit.model, headers: &admit.headers, workload: admit.workload };
     config.choose(&facts).map(|(_, route, _)| route)
 }
 
 fn terms(context: &AdmitContext<'_>, route: &Route, admit: &Admit) -> Result<Terms, Refusal> {
     let provider = provider_of(context.providers, &route.provider)?;
+    let endpoint = Endpoint::at(&admit.path);
+    check_dialect(endpoint, provider)?;
     let policies = route.policies();
     let on_disconnect = resolve_on_disconnect(&policies, admit.on_disconnect)?;
     let price =
         provider.prices.price_of(&admit.model).ok_or_else(|| Refusal::ModelNotPriced { model: admit.model.clone() })?;
     let max_output_tokens =
         admit.max_output_tokens.map_or(policies.max_output_tokens, |wanted| wanted.min(policies.max_output_tokens));
-    let output_bound_tokens = max_output_tokens.saturating_mul(u64::from(admit.choices.max(1)));
+    let answers = if endpoint.is_none_or(Endpoint::has_output) { u64::from(admit.choices.max(1)) } else { 0 };
+    let output_bound_tokens = max_output_tokens.saturating_mul(answers);
+    let asks_for_usage = policies.include_usage && endpoint.is_none_or(Endpoint::has_usage_event);
     let background =
         provider.dialect.has_background() && admit.streaming && admit.background.on_route(route.background);
     Ok(Terms {
@@ -263,7 +269,7 @@ fn terms(context: &AdmitContext<'_>, route: &Route, admit: &Admit) -> Result<Ter
         route: route.name.clone(),
         provider: provider.name.clone(),
         dialect: provider.dialect,
-        path: admit.path.clone(),
+        path: Endpoint::target(&admit.path),
         model: admit.model.clone(),
         streaming: admit.streaming,
         // Only the object takes a stream up again.
@@ -280,7 +286,7 @@ fn terms(context: &AdmitContext<'_>, route: &Route, admit: &Admit) -> Result<Ter
             _ => policies.observation_ms,
         },
         retention_s: policies.retention_s,
-        strip_usage: admit.streaming && policies.include_usage && !admit.include_usage,
+        strip_usage: admit.streaming && asks_for_usage && !admit.include_usage,
         max_output_tokens,
         input_bound_tokens: admit.body_bytes,
         output_bound_tokens,
@@ -300,6 +306,14 @@ fn terms(context: &AdmitContext<'_>, route: &Route, admit: &Admit) -> Result<Ter
         forward: forwarded(provider.dialect, &admit.forward),
         background,
     })
+}
+
+/// Whether the provider can serve the path that the client has chosen.
+pub(crate) fn check_dialect(endpoint: Option<Endpoint>, provider: &Provider) -> Result<(), Refusal> {
+    match endpoint.filter(|endpoint| !endpoint.is_spoken_by(provider.dialect)) {
+        Some(endpoint) => Err(Refusal::DialectMismatch { path: endpoint.dialect(), provider: provider.dialect }),
+        None => Ok(()),
+    }
 }
 
 impl PeriodState {

@@ -15,6 +15,7 @@ mod policy_report;
 mod runs;
 mod settlement;
 
+pub(crate) use admission::check_dialect;
 pub use admission::{AdmissionRows, Admit, AdmitContext, Admitted, admit, route_of};
 pub use detached::{DetachedContext, detach};
 pub use extension::{Extend, ExtendContext, extend};

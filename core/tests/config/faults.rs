@@ -189,7 +189,7 @@ fn contradictions() {
         error(&watch),
         "routes[0].watch_ms | contradiction | 0 | `expire_and_watch` needs a time to watch for: above 0, or `release`"
     );
-    let twins = json!({ "routes": [route("a", json!({})), route("b", json!({ "match": { "model": "m" } })), route("a", json!({ "match": { "path": "/v1/x", "model": "m" } }))] });
+    let twins = json!({ "routes": [route("a", json!({})), route("b", json!({ "match": { "model": "m" } })), route("a", json!({ "match": { "path": "/v1/embeddings", "model": "m" } }))] });
     assert_eq!(error(&twins), "routes[2].name | duplicate | \"a\" | routes[0] has this name already");
     let long = with_route(json!({ "match": { "model": "m", "header": { "x-a": "v".repeat(257) } } }));
     assert!(error(&long).ends_with("…\" | a value of more than 256 bytes takes no part in routing"));
@@ -241,7 +241,7 @@ fn warnings() {
     for (document, expected) in [
         (json!({}), "routes | no_effect |  | there is no route: every request is refused"),
         (
-            json!({ "routes": [route("a", json!({})), route("b", json!({ "match": { "model": "gpt-4*", "path": "/v1/x" } }))] }),
+            json!({ "routes": [route("a", json!({})), route("b", json!({ "match": { "model": "gpt-4*", "path": "/v1/completions" } }))] }),
             "routes[1] | no_effect |  | never taken: routes[0] stands before it and matches all that it matches",
         ),
         (
@@ -260,7 +260,7 @@ fn warnings() {
     ] {
         assert_eq!(warning(&document), expected);
     }
-    let all = json!({ "routes": [route("a", json!({ "match": {} })), route("b", json!({ "match": { "path": "/v1/x", "model": "m" } }))], "default_route": "b" });
+    let all = json!({ "routes": [route("a", json!({ "match": {} })), route("b", json!({ "match": { "path": "/v1/embeddings", "model": "m" } }))], "default_route": "b" });
     assert_eq!(
         lines(&read(&all).warnings),
         [
@@ -272,6 +272,49 @@ fn warnings() {
     assert_eq!(lines(&read(&fits).warnings), Vec::<String>::new());
 }
 
+/// A route whose path is not served never takes a request; one whose provider speaks another dialect refuses all.
+#[test]
+fn paths_and_the_dialects_of_providers() {
+    let served = "/v1/chat/completions, /v1/completions, /v1/embeddings, /v1/responses, /v1/messages, /v1beta/models/{model}:generateContent, /v1beta/models/{model}:streamGenerateContent";
+    let on = |path: &str, provider: &str| {
+        read(&with_route(json!({ "provider": provider, "match": { "path": path, "model": "m" } })))
+    };
+    for (path, provider, reason) in [
+        ("/v1/x", "p", format!("nothing is served at this path: no request matches. Served are {served}")),
+        (
+            "/v1beta/models/m:generateContent",
+            "opaque",
+            "requests match `/v1beta/models/{model}:generateContent`: name the model in `match.model`".into(),
+        ),
+        (
+            "/v1/messages",
+            "p",
+            "every request is refused: the path is for clients of `anthropic-messages`, and provider `p` speaks `openai-chat`"
+                .into(),
+        ),
+        (
+            "/v1/chat/completions",
+            "responses",
+            "every request is refused: the path is for clients of `openai-chat`, and provider `responses` speaks `openai-responses`"
+                .into(),
+        ),
+    ] {
+        let reading = on(path, provider);
+        assert!(reading.errors.is_empty(), "{path}: {:#?}", reading.errors);
+        let line = format!("routes[0].match.path | no_effect | \"{path}\" | {reason}");
+        assert_eq!(lines(&reading.warnings), [line]);
+    }
+    for (path, provider) in [
+        ("/v1/embeddings", "p"),
+        ("/v1/responses", "responses"),
+        ("/v1/messages", "messages"),
+        ("/v1/messages", "opaque"),
+        ("/v1beta/models/{model}:streamGenerateContent", "opaque"),
+    ] {
+        assert_eq!(lines(&on(path, provider).warnings), Vec::<String>::new(), "{path}");
+    }
+}
+
 /// Design 11, the document that it shows; what differs is what this version does not serve.
 #[test]
 fn the_example_of_the_design() {
@@ -279,10 +322,10 @@ fn the_example_of_the_design() {
         "routes": [
             { "name": "chat", "match": { "path": "/v1/chat/completions", "model": "gpt-*" }, "workload": "chat",
               "provider": "p", "on_disconnect": "cancel", "grace_ms": 3000, "max_output_tokens": 4096 },
-            { "name": "quick", "match": { "path": "/v1/messages", "model": "m" }, "provider": "p", "owner": "edge",
+            { "name": "quick", "match": { "path": "/v1/messages", "model": "m" }, "provider": "messages", "owner": "edge",
               "on_disconnect": "detach", "total_ms": 25000 },
             { "name": "report", "match": { "path": "/v1/responses", "model": "m", "header": { "x-workload": "report" } },
-              "provider": "p", "on_disconnect": "detach",
+              "provider": "responses", "on_disconnect": "detach",
               "artifact": { "long": true, "has_home": true, "reproducible": false },
               "expected_ms": 90000, "total_ms": 1800000, "on_expiry": { "credit": "quarantine", "slot": "quarantine" },
               "on_interruption": "fail", "retention_s": 86400 }],

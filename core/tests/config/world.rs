@@ -4,13 +4,20 @@ use holdfast_core::config::{ConfigFault, Limits, Operator, Provider, Reading, pa
 use holdfast_core::webhook::Reach;
 use serde_json::{Value, json};
 
-/// `p` has prices for `gpt-*` and `m`, one micro-USD per token; `bare` has none.
+/// `p` has prices for `gpt-*` and `m`, one micro-USD per token; `bare` has none; the others, named by what they speak, have
+/// one for `m`.
 pub(crate) fn providers() -> Vec<Provider> {
     parse_providers(
         r#"[{"name":"p","origin":"https://p.example","dialect":"openai-chat","secret":"K","prices":{"version":"v1","models":[
                 {"model":"gpt-*","input_micros_per_million":1000000,"output_micros_per_million":1000000},
                 {"model":"m","input_micros_per_million":1000000,"output_micros_per_million":1000000}]}},
-            {"name":"bare","origin":"https://b.example","dialect":"openai-chat","secret":"K"}]"#,
+            {"name":"bare","origin":"https://b.example","dialect":"openai-chat","secret":"K"},
+            {"name":"responses","origin":"https://p.example","dialect":"openai-responses","secret":"K","prices":{"version":"v1","models":[
+                {"model":"m","input_micros_per_million":1000000,"output_micros_per_million":1000000}]}},
+            {"name":"messages","origin":"https://m.example","dialect":"anthropic-messages","secret":"K","prices":{"version":"v1","models":[
+                {"model":"m","input_micros_per_million":1000000,"output_micros_per_million":1000000}]}},
+            {"name":"opaque","origin":"https://o.example","dialect":"opaque","secret":"K","prices":{"version":"v1","models":[
+                {"model":"m","input_micros_per_million":1000000,"output_micros_per_million":1000000}]}}]"#,
     )
     .unwrap()
 }

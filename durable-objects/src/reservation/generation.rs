@@ -9,6 +9,7 @@ use crate::pump::AbortHandle;
 use crate::settings;
 use futures::FutureExt;
 use holdfast_core::config::Limits;
+use holdfast_core::dialect::Dialect;
 use holdfast_core::intake::{Intake, IntakeOptions};
 use holdfast_core::meter::{ContentCounter, EndClass};
 use holdfast_core::refusal::Refusal;
@@ -316,7 +317,8 @@ impl Generation {
 
     /// Content bytes in the log and in the last bytes: the basis of an estimate.
     fn count_content(&self, last_bytes: &[u8]) -> Result<u64> {
-        let mut counter = ContentCounter::for_events();
+        let dialect = self.with_aggregate(|aggregate| aggregate.live().map(|live| live.terms.dialect));
+        let mut counter = ContentCounter::for_events(dialect.unwrap_or(Dialect::Opaque));
         self.scan_log(0, |bytes| counter.push(&bytes))?;
         counter.push(last_bytes);
         Ok(counter.total())
@@ -363,7 +365,7 @@ impl Generation {
             .with_aggregate(|aggregate| aggregate.live().map(|live| (live.terms.dialect, live.head.is_some())).unzip());
         let streaming = responded.unwrap_or_default();
         let event_max_bytes = usize::try_from(self.limits.event_max_bytes).unwrap_or(usize::MAX);
-        let dialect = dialect.unwrap_or(holdfast_core::dialect::Dialect::Opaque);
+        let dialect = dialect.unwrap_or(Dialect::Opaque);
         let mut intake = Intake::new(IntakeOptions { dialect, streaming, strip_usage: false, event_max_bytes });
         self.scan_log(0, |bytes| drop(intake.push(bytes)))?;
         let rest = intake.finish();

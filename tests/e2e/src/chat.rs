@@ -1,12 +1,108 @@
-//! One request of an OpenAI client.
+//! One request of a client of any API.
 
 use serde_json::{Value, json};
 
 use crate::http::Request;
+use crate::simulator::percent_encoded;
 
-/// A chat completion request under construction.
+/// An API that the edge serves and the simulator plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Api {
+    /// OpenAI Chat Completions.
+    Chat,
+    /// OpenAI's older Completions.
+    Completions,
+    /// OpenAI embeddings, which are never streamed.
+    Embeddings,
+    /// OpenAI Responses.
+    Responses,
+    /// Anthropic Messages.
+    Messages,
+    /// Gemini.
+    Gemini,
+}
+
+impl Api {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Chat, Self::Completions, Self::Embeddings, Self::Responses, Self::Messages, Self::Gemini];
+
+    /// Those that stream.
+    pub const STREAMING: [Self; 5] = [Self::Chat, Self::Completions, Self::Responses, Self::Messages, Self::Gemini];
+
+    /// The simulator's name for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Completions => "completions",
+            Self::Embeddings => "embeddings",
+            Self::Responses => "responses",
+            Self::Messages => "messages",
+            Self::Gemini => "gemini",
+        }
+    }
+
+    /// The dialect, which is the name of the provider too.
+    #[must_use]
+    pub const fn dialect(self) -> &'static str {
+        match self {
+            Self::Chat | Self::Completions | Self::Embeddings => "openai-chat",
+            Self::Responses => "openai-responses",
+            Self::Messages => "anthropic-messages",
+            Self::Gemini => "gemini",
+        }
+    }
+
+    /// The API of a dialect.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    pub fn of_dialect(dialect: &str) -> Self {
+        let found = [Self::Chat, Self::Responses, Self::Messages, Self::Gemini]
+            .into_iter()
+            .find(|api| api.dialect() == dialect);
+        found.unwrap_or_else(|| panic!("no API of dialect {dialect}"))
+    }
+
+    /// The header that its SDKs send the key in, and what stands before the key.
+    const fn key_header(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Messages => ("x-api-key", ""),
+            Self::Gemini => ("x-goog-api-key", ""),
+            _ => ("Authorization", "Bearer "),
+        }
+    }
+
+    fn target(self, model: &str, stream: bool) -> String {
+        match self {
+            Self::Chat => "/v1/chat/completions".to_owned(),
+            Self::Gemini if stream => {
+                format!("/v1beta/models/{}:streamGenerateContent?alt=sse", percent_encoded(model))
+            }
+            Self::Gemini => format!("/v1beta/models/{}:generateContent", percent_encoded(model)),
+            other => format!("/v1/{}", other.name()),
+        }
+    }
+
+    fn body(self, text: &str) -> Value {
+        let messages = json!([{ "role": "user", "content": text }]);
+        match self {
+            Self::Chat => json!({ "messages": messages }),
+            Self::Completions => json!({ "prompt": text }),
+            Self::Embeddings | Self::Responses => json!({ "input": text }),
+            Self::Messages => json!({ "max_tokens": 1_000, "messages": messages }),
+            Self::Gemini => json!({ "contents": [{ "role": "user", "parts": [{ "text": text }] }] }),
+        }
+    }
+}
+
+/// A request under construction.
 #[derive(Clone, Debug)]
 pub struct Chat {
+    api: Api,
+    stream: bool,
     model: String,
     body: Value,
     headers: Vec<(String, String)>,
@@ -16,22 +112,32 @@ impl Chat {
     /// A streaming request for a model of the simulator, for example `gen?tokens=5`.
     #[must_use]
     pub fn stream(model: &str) -> Self {
-        Self::new(model, true)
+        Self::of(Api::Chat, model, true)
     }
 
     /// A request for one JSON answer.
     #[must_use]
     pub fn complete(model: &str) -> Self {
-        Self::new(model, false)
+        Self::of(Api::Chat, model, false)
     }
 
-    fn new(model: &str, stream: bool) -> Self {
-        let messages = json!([{ "role": "user", "content": "Say something about holding fast." }]);
-        let mut body = json!({ "model": model, "messages": messages });
-        if stream {
-            body["stream"] = Value::Bool(true);
+    /// A request of any API.
+    #[must_use]
+    pub fn of(api: Api, model: &str, stream: bool) -> Self {
+        let mut body = api.body("Say something about holding fast.");
+        if api != Api::Gemini {
+            body["model"] = model.into();
+            if stream {
+                body["stream"] = Value::Bool(true);
+            }
         }
-        Self { model: model.to_owned(), body, headers: Vec::new() }
+        Self { api, stream, model: model.to_owned(), body, headers: Vec::new() }
+    }
+
+    /// The API that it is for.
+    #[must_use]
+    pub const fn api(&self) -> Api {
+        self.api
     }
 
     /// Marks the request in the simulator's log.
@@ -39,7 +145,9 @@ impl Chat {
     pub fn tag(mut self, tag: &str) -> Self {
         let sign = if self.model.contains('?') { '&' } else { '?' };
         self.model = format!("{}{sign}tag={tag}", self.model);
-        self.body["model"] = Value::String(self.model.clone());
+        if self.api != Api::Gemini {
+            self.body["model"] = Value::String(self.model.clone());
+        }
         self
     }
 
@@ -84,7 +192,7 @@ impl Chat {
     /// Whether a stream is asked for.
     #[must_use]
     pub fn is_stream(&self) -> bool {
-        self.body["stream"] == Value::Bool(true)
+        self.stream
     }
 
     /// Whether the usage chunk is asked for.
@@ -93,11 +201,12 @@ impl Chat {
         self.body["stream_options"]["include_usage"] == Value::Bool(true)
     }
 
-    /// The request on the wire, with a bearer key.
+    /// The request on the wire, with the key where the API's SDKs send it.
     #[must_use]
-    pub fn request(&self, bearer: &str) -> Request {
-        let mut request = Request::new("POST", "/v1/chat/completions")
-            .header("Authorization", &format!("Bearer {bearer}"))
+    pub fn request(&self, key: &str) -> Request {
+        let (name, before) = self.api.key_header();
+        let mut request = Request::new("POST", &self.api.target(&self.model, self.stream))
+            .header(name, &format!("{before}{key}"))
             .header("Content-Type", "application/json");
         request.headers.extend(self.headers.iter().cloned());
         request.body = self.body.to_string().into_bytes();

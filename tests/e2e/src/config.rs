@@ -24,6 +24,31 @@ pub const DEAD_PROVIDER: &str = "nobody";
 /// The simulator again, with a secret that nobody has set.
 pub const UNCONFIGURED_PROVIDER: &str = "unconfigured";
 
+/// The simulator by each of its dialects; the provider has the dialect's name.
+pub const DIALECTS: [&str; 5] = ["openai-chat", "openai-responses", "anthropic-messages", "gemini", "opaque"];
+
+/// The simulator with operations in the background: cancel, lookup, resume.
+pub const BACKGROUND: &str = "background";
+
+/// The rows of the capability matrix, each as a provider: its name, whether it can cancel, whether it can be looked up.
+pub const CAPABILITY_ROWS: [(&str, bool, bool); 4] = [
+    ("cancel-and-status", true, true),
+    ("cancel-alone", true, false),
+    ("status-alone", false, true),
+    ("neither", false, false),
+];
+
+/// Every path that is served, as routes match it, and the dialect of its clients.
+const SERVED: [(&str, &str); 7] = [
+    ("/v1/chat/completions", "openai-chat"),
+    ("/v1/completions", "openai-chat"),
+    ("/v1/embeddings", "openai-chat"),
+    ("/v1/responses", "openai-responses"),
+    ("/v1/messages", "anthropic-messages"),
+    ("/v1beta/models/{model}:generateContent", "gemini"),
+    ("/v1beta/models/{model}:streamGenerateContent", "gemini"),
+];
+
 /// Price of a million input tokens; odd, so that rounding shows.
 pub const INPUT_MICROS_PER_MILLION: u64 = 1_234_567;
 
@@ -52,6 +77,18 @@ impl Route {
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self(json!({ "name": name, "provider": PROVIDER, "max_output_tokens": 2_000 }))
+    }
+
+    /// Served by another provider.
+    #[must_use]
+    pub fn by(self, provider: &str) -> Self {
+        self.with("provider", provider)
+    }
+
+    /// Only for requests at that path.
+    #[must_use]
+    pub fn at(self, path: &str) -> Self {
+        self.with("match", json!({ "path": path }))
     }
 
     /// Sets any field.
@@ -83,6 +120,12 @@ impl Route {
     #[must_use]
     pub fn for_model(self, pattern: &str) -> Self {
         self.with("match", json!({ "path": "/v1/chat/completions", "model": pattern }))
+    }
+
+    /// To a provider with operations in the background, switched to it.
+    #[must_use]
+    pub fn background(self, provider: &str) -> Self {
+        self.by(provider).at("/v1/responses").with("background", true)
     }
 
     /// Deadlines that let a test see recovery from a lost driver within seconds.
@@ -128,6 +171,16 @@ impl Tenant {
     #[must_use]
     pub fn route(mut self, route: Route) -> Self {
         self.document["routes"].as_array_mut().expect("routes are a list").push(route.0);
+        self
+    }
+
+    /// Adds a route to every path that is served, each to a provider that speaks its dialect, made of the given one.
+    #[must_use]
+    pub fn all_paths(mut self, route: &Route) -> Self {
+        for (path, provider) in SERVED {
+            let named = route.clone().with("name", path.replace(['/', '{', '}', ':'], "-"));
+            self = self.route(named.by(provider).at(path));
+        }
         self
     }
 
@@ -188,22 +241,34 @@ pub(crate) fn providers(simulator_origin: &str, closed_port: u16) -> Value {
     let seeds = price("sim-seed*", SEED_INPUT_MICROS_PER_MILLION, SEED_OUTPUT_MICROS_PER_MILLION);
     let models = [seeds, odd("gen*"), odd("gpt-*"), odd("sim-*"), odd("recording/*")];
     let prices = json!({ "version": "test-1", "models": models });
-    let provider = |name: &str, origin: &str, secret: &str| {
+    let of_dialect = |name: &str, dialect: &str, origin: &str, secret: &str| {
         json!({
             "name": name,
             "origin": origin,
-            "dialect": "openai-chat",
+            "dialect": dialect,
             "secret": secret,
             "max_tokens_field": "max_completion_tokens",
             "prices": prices.clone(),
         })
     };
+    let provider = |name: &str, origin: &str, secret: &str| of_dialect(name, "openai-chat", origin, secret);
+    let dialects = DIALECTS.map(|dialect| of_dialect(dialect, dialect, simulator_origin, "SIMULATOR_API_KEY"));
     let closed = format!("http://127.0.0.1:{closed_port}");
-    json!([
+    let own = [
         provider(PROVIDER, simulator_origin, "SIMULATOR_API_KEY"),
         provider(DEAD_PROVIDER, &closed, "SIMULATOR_API_KEY"),
         provider(UNCONFIGURED_PROVIDER, simulator_origin, "NOBODY_SET_THIS"),
-    ])
+    ];
+    let operations = |name: &str, capabilities: Option<Value>| {
+        let mut provider = of_dialect(name, "openai-responses", simulator_origin, "SIMULATOR_API_KEY");
+        if let Some(capabilities) = capabilities {
+            provider["capabilities"] = capabilities;
+        }
+        provider
+    };
+    let rows = CAPABILITY_ROWS
+        .map(|(name, cancel, status)| operations(name, Some(json!({ "cancel": cancel, "status": status }))));
+    own.into_iter().chain(dialects).chain([operations(BACKGROUND, None)]).chain(rows).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

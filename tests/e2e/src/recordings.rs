@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::Api;
 use crate::wait::shout;
 
-/// One recorded stream of the dialect `openai-chat`.
+/// One recorded stream.
 #[derive(Clone, Debug)]
 pub struct Recording {
+    /// The API that it answers.
+    pub api: Api,
     /// The model that makes the simulator replay it.
     pub model: String,
     /// Its bytes.
@@ -18,7 +21,9 @@ pub struct Recording {
     pub operation_id: String,
     /// Why it ended.
     pub finish: String,
-    /// Input tokens that the provider reported.
+    /// Whether it ends with a failure that the provider tells.
+    pub fails: bool,
+    /// Input tokens that the provider reported, caches included.
     pub input_tokens: u64,
     /// Output tokens that the provider bills.
     pub output_tokens: u64,
@@ -46,12 +51,25 @@ pub(crate) fn find() -> Option<PathBuf> {
 /// When the folder is not as its index says.
 #[must_use]
 pub fn chat_recordings(folder: &Path) -> Vec<Recording> {
+    let mut recordings = all_recordings(folder);
+    recordings.retain(|recording| recording.api == Api::Chat);
+    assert!(recordings.len() >= 6, "recordings are missing: {recordings:?}");
+    recordings
+}
+
+/// All recordings in the folder.
+///
+/// # Panics
+/// When the folder is not as its index says.
+#[must_use]
+pub fn all_recordings(folder: &Path) -> Vec<Recording> {
     let index = std::fs::read(folder.join("index.json")).expect("an index of recordings");
     let index: Value = serde_json::from_slice(&index).expect("the index is JSON");
     let entries = index.as_array().expect("the index is a list");
-    let chats = entries.iter().filter(|entry| entry["dialect"] == "openai-chat");
-    let recordings: Vec<_> = chats.map(|entry| read(folder, entry)).collect();
-    assert!(recordings.len() >= 6, "recordings are missing: {recordings:?}");
+    let recordings: Vec<_> = entries.iter().map(|entry| read(folder, entry)).collect();
+    for api in [Api::Chat, Api::Responses, Api::Messages, Api::Gemini] {
+        assert!(recordings.iter().any(|recording| recording.api == api), "no recording of {api:?}");
+    }
     recordings
 }
 
@@ -60,12 +78,16 @@ fn read(folder: &Path, entry: &Value) -> Recording {
     let file = text("file");
     let usage = &entry["usage"];
     let output = usage.get("billable_output").unwrap_or(&usage["output"]);
+    let fails = text("finish") == "response.failed";
+    let tokens = |count: &Value| if fails { 0 } else { count.as_u64().expect("tokens") };
     Recording {
+        api: Api::of_dialect(&text("dialect")),
+        fails,
         model: format!("recording/{}", file.strip_suffix(".sse").expect("a recording is a .sse file")),
         bytes: std::fs::read(folder.join(&file)).unwrap_or_else(|error| panic!("{file}: {error}")),
         operation_id: text("provider_operation_id"),
         finish: text("finish"),
-        input_tokens: usage["input"].as_u64().expect("input tokens"),
-        output_tokens: output.as_u64().expect("output tokens"),
+        input_tokens: tokens(&usage["input"]),
+        output_tokens: tokens(output),
     }
 }

@@ -24,12 +24,34 @@ impl Sdk {
     /// npm `openai`.
     ///
     /// # Panics
-    /// When the package is not installed.
+    /// When the package is not installed, as with the others.
     #[must_use]
     pub fn node() -> Self {
-        let package = repository().join("node_modules/openai/package.json");
-        assert!(package.is_file(), "the npm package `openai` is missing: run `npm ci`");
-        Self { name: "node", program: "node".into(), script: repository().join("tests/sdk/openai.mjs") }
+        Self::of_npm("node", "openai", "openai.mjs")
+    }
+
+    /// The Responses API of npm `openai`.
+    #[must_use]
+    pub fn responses() -> Self {
+        Self::of_npm("responses", "openai", "openai_responses.mjs")
+    }
+
+    /// npm `@anthropic-ai/sdk`.
+    #[must_use]
+    pub fn anthropic() -> Self {
+        Self::of_npm("anthropic", "@anthropic-ai/sdk", "anthropic.mjs")
+    }
+
+    /// npm `@google/genai`.
+    #[must_use]
+    pub fn google() -> Self {
+        Self::of_npm("google", "@google/genai", "google.mjs")
+    }
+
+    fn of_npm(name: &'static str, package: &str, script: &str) -> Self {
+        let manifest = repository().join("node_modules").join(package).join("package.json");
+        assert!(manifest.is_file(), "the npm package `{package}` is missing: run `npm ci`");
+        Self { name, program: "node".into(), script: repository().join("tests/sdk").join(script) }
     }
 
     /// PyPI `openai`, where an interpreter is named. Says loudly if none is.

@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::client::Client;
 use crate::sse::without_usage_chunk;
-use crate::{Chat, wait_for};
+use crate::{Api, Chat, wait_for};
 
 /// A simulator that runs in this process and stops when dropped.
 #[derive(Debug)]
@@ -49,7 +49,8 @@ impl Simulator {
     #[must_use]
     pub fn expected(&self, chat: &Chat) -> Vec<u8> {
         let sent = self.sent_for(chat);
-        if chat.is_stream() && !chat.asks_for_usage() { without_usage_chunk(&sent) } else { sent }
+        let asked_for_it = matches!(chat.api(), Api::Chat | Api::Completions) && !chat.asks_for_usage();
+        if chat.is_stream() && asked_for_it { without_usage_chunk(&sent) } else { sent }
     }
 
     /// The body that the provider sends to the edge for this request, as if no fault that the model names happened.
@@ -57,7 +58,8 @@ impl Simulator {
     pub fn sent_for(&self, chat: &Chat) -> Vec<u8> {
         let stream = chat.is_stream();
         let model = percent_encoded(chat.model());
-        let target = format!("/__expected?model={model}&stream={stream}&include_usage={stream}&faults=false");
+        let api = chat.api().name();
+        let target = format!("/__expected?api={api}&model={model}&stream={stream}&include_usage={stream}&faults=false");
         self.http.get(&target).expect(200).body
     }
 

@@ -126,3 +126,98 @@ fn python_raises_its_own_error_types() {
         raises_its_own_error_types(&sdk);
     }
 }
+
+/// Where the other SDKs find a provider or the edge: that of OpenAI is told the version, the others add it.
+fn base_of(sdk: &Sdk, origin: &str) -> String {
+    if sdk.name == "responses" { format!("{origin}/v1") } else { origin.to_owned() }
+}
+
+fn world_of_all(name: &str) -> (World, Tenant) {
+    let tenant = Tenant::new("acme").all_paths(&Route::new("any").detach());
+    (World::start(&Options::new(name).tenant(&tenant)), tenant)
+}
+
+fn others() -> [Sdk; 3] {
+    [Sdk::responses(), Sdk::anthropic(), Sdk::google()]
+}
+
+/// Responses, Messages and Gemini: what the user of the SDK sees is what he sees at the provider itself.
+#[test]
+fn the_other_sdks_stream_and_complete() {
+    let (world, tenant) = world_of_all("the other SDKs stream and complete");
+    let client = world.client(&tenant);
+    let origin = format!("http://127.0.0.1:{}", client.port());
+    for sdk in others() {
+        for model in
+            ["gen?tokens=30&prompt_tokens=21", "gen?tokens=25&text=multibyte&split=3", "gen?tokens=5&finish=length"]
+        {
+            let direct = sdk.run(&base_of(&sdk, &world.simulator.origin()), "sk-direct", model);
+            let mut edge = sdk.run(&base_of(&sdk, &origin), tenant.key(), model);
+            let what = format!("{} {model}", sdk.name);
+            let generation = edge["complete"]["generation"].take();
+            let generation = generation.as_str().unwrap_or_else(|| panic!("{what}: no generation in {edge}"));
+            assert_eq!(edge, direct, "{what}");
+            assert_eq!(edge["stream"]["error"], Value::Null, "{what}");
+            assert_eq!(edge["stream"]["text"], edge["complete"]["text"], "{what}");
+            assert!(edge["stream"]["text"].as_str().is_some_and(|text| text.len() > 10), "{what}: {edge}");
+            assert!(edge["stream"]["finish"].is_string(), "{what}: {edge}");
+            let tokens = |name: &str| edge["stream"]["usage"][name].as_u64().expect("tokens");
+            assert_completed(&client.wait_until_settled(generation), tokens("input"), tokens("output"));
+        }
+    }
+    client.wait_until_nothing_is_held();
+}
+
+/// None of them takes a stream that broke for one that has ended.
+#[test]
+fn the_other_sdks_raise_when_the_provider_dies() {
+    let (world, tenant) = world_of_all("the other SDKs raise");
+    let origin = format!("http://127.0.0.1:{}", world.client(&tenant).port());
+    for sdk in others() {
+        for fault in ["fin_at=900", "reset_at=900", "end_at=900", "fin_at=0"] {
+            let model = format!("gen?tokens=30&{fault}&tag={}", unique("sdk-dies"));
+            let edge = sdk.run(&base_of(&sdk, &origin), tenant.key(), &model);
+            let what = format!("{} {model}: {edge}", sdk.name);
+            assert_eq!(edge["stream"]["error"]["code"], "upstream_interrupted", "{what}");
+            assert_eq!(edge["stream"]["finish"], Value::Null, "{what}");
+            if sdk.name == "anthropic" {
+                assert_eq!(edge["assembled"]["error"]["code"], "upstream_interrupted", "{what}");
+            }
+        }
+        let model = format!("gen?tokens=30&end_at=60&tag={}", unique("sdk-dies"));
+        let edge = sdk.run(&base_of(&sdk, &origin), tenant.key(), &model);
+        assert_eq!(edge["complete"]["error"]["status"], 502, "{}: {edge}", sdk.name);
+        assert_eq!(edge["complete"]["error"]["code"], "upstream_interrupted", "{}: {edge}", sdk.name);
+    }
+    let balance = world.client(&tenant).wait_until_nothing_is_held();
+    assert!(balance.spent > 0, "{balance:?}");
+}
+
+/// Refused before anything is sent: each SDK raises what it raises for the provider's own error of that status.
+#[test]
+fn the_other_sdks_raise_their_own_error_types() {
+    let poor = Tenant::new("poor").all_paths(&Route::new("any")).with("grant_micros", 10);
+    let world = World::start(&Options::new("the other SDKs' errors").tenant(&poor));
+    let origin = format!("http://127.0.0.1:{}", world.client(&poor).port());
+    for sdk in others() {
+        let base = base_of(&sdk, &origin);
+        let (unknown, priced, unpaid) = match sdk.name {
+            "google" => ("ApiError", "ApiError", "ApiError"),
+            "anthropic" => ("AuthenticationError", "BadRequestError", "PaymentRequiredError"),
+            _ => ("AuthenticationError", "BadRequestError", "APIError"),
+        };
+        for (key, model, class, status, code) in [
+            ("sk-not-a-key", "gen", unknown, 401, "invalid_api_key"),
+            (poor.key(), "unknown-model", priced, 400, "model_not_priced"),
+            (poor.key(), "gen", unpaid, 402, "budget_exhausted"),
+        ] {
+            let seen = sdk.run(&base, key, model);
+            for way in ["stream", "complete"] {
+                let error = &seen[way]["error"];
+                assert_eq!(error["class"], class, "{} {model}: {seen}", sdk.name);
+                assert_eq!(error["status"], status, "{} {model}: {seen}", sdk.name);
+                assert_eq!(error["code"], code, "{} {model}: {seen}", sdk.name);
+            }
+        }
+    }
+}

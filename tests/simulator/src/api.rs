@@ -70,10 +70,11 @@ impl Api {
 
     /// The header that carries a client's key, and the key.
     pub(crate) fn credential(self, head: &Head) -> Option<(&'static str, &str)> {
+        let shown = |name: &'static str| head.header(name).map(|value| (name, value));
         match self {
-            Self::Messages => head.header("x-api-key").map(|key| ("x-api-key", key)),
-            Self::Gemini => head.header("x-goog-api-key").map(|key| ("x-goog-api-key", key)),
-            _ => head.header("authorization").map(|value| ("authorization", value)),
+            Self::Messages => shown("x-api-key").or_else(|| shown("authorization")),
+            Self::Gemini => shown("x-goog-api-key"),
+            _ => shown("authorization"),
         }
     }
 
