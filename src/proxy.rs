@@ -9,7 +9,7 @@ use crate::{ask, body};
 use holdfast_core::config::Provider;
 use holdfast_core::ids::{AttemptId, GenerationId, Identity, ReservationId};
 use holdfast_core::key::sha256_hex;
-use holdfast_core::policy::{Background, Owner};
+use holdfast_core::policy::Owner;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::request::{Endpoint, GenerationRequest, Rewrite};
 use holdfast_core::tenant::{Admit, Admitted, RunStart};
@@ -109,7 +109,7 @@ fn admission(
         workload: options.workload,
         run: Some(run),
         forward: options.forward,
-        background: Background::Never,
+        background: asked.background(),
     }
 }
 
@@ -142,6 +142,7 @@ async fn start(
         max_output_tokens: Some(admitted.terms.max_output_tokens),
         field_if_absent: &provider.max_tokens_field,
         include_usage: admitted.terms.strip_usage || asked.include_usage(),
+        background: admitted.terms.background,
     });
     match admitted.terms.owner {
         Owner::Object => start_object(env, *admitted, &upstream_body).await,

@@ -3,6 +3,7 @@
 //! Everything that is not edited stays byte for byte as the client wrote it. What differs from API to API stands in
 //! [`endpoint`] and in the table of its members.
 
+mod background;
 pub mod endpoint;
 mod error;
 mod form;
@@ -19,6 +20,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use crate::policy::Background;
 use form::Form;
 use members::{Members, boolean, integer, is_null};
 use serde_json::value::RawValue;
@@ -45,6 +47,8 @@ pub struct Rewrite<'a> {
     pub field_if_absent: &'a str,
     /// Ask for the usage event (streams of Chat Completions and Completions only).
     pub include_usage: bool,
+    /// Run it in the background at its provider (streams of Responses only).
+    pub background: bool,
 }
 
 /// A request that was understood. Borrows the body.
@@ -60,6 +64,7 @@ pub struct GenerationRequest<'a> {
     max_output_tokens: Option<u64>,
     choices: u64,
     stream_options: StreamOptions<'a>,
+    background: Background,
 }
 
 /// Gemini's `generationConfig`; the other APIs have its members in the body itself.
@@ -89,7 +94,7 @@ impl<'a> GenerationRequest<'a> {
     ///
     /// # Errors
     /// The first reason for which it cannot be served, in this order: form of the document, duplicates and ambiguous names,
-    /// model, `stream`, token caps, choices, `stream_options`.
+    /// model, `stream`, `stream_options`, `store`, `background`, token caps, choices.
     pub fn parse(endpoint: Endpoint, model: Option<&str>, body: &'a [u8]) -> Result<Self, RequestError> {
         let body = core::str::from_utf8(body).map_err(|_| RequestError::NotJson)?;
         let members = Members::read(body)?;
@@ -105,6 +110,7 @@ impl<'a> GenerationRequest<'a> {
         let stream = read_stream(endpoint, &members)?;
         let stream_options =
             if form.stream_options { StreamOptions::read(members.get(STREAM_OPTIONS))? } else { StreamOptions::Absent };
+        let background = background::read(endpoint, &members, stream)?;
         let mut request = Self {
             endpoint,
             body,
@@ -115,6 +121,7 @@ impl<'a> GenerationRequest<'a> {
             max_output_tokens: None,
             choices: 1,
             stream_options,
+            background,
         };
         request.max_output_tokens = request.largest(form.caps)?;
         request.choices = request.read_choices(form)?;
@@ -153,7 +160,7 @@ impl<'a> GenerationRequest<'a> {
     }
 
     /// The body to send upstream: token caps lowered where they are above the route's, inserted where the client gave
-    /// none, and the usage event asked for. All other bytes are the client's, and without an edit the body is returned as
+    /// none, the usage event asked for, and the background where it is wanted. All other bytes are the client's, and without an edit the body is returned as
     /// it came.
     #[must_use]
     pub fn rewrite(&self, edits: &Rewrite<'_>) -> Vec<u8> {
@@ -166,6 +173,9 @@ impl<'a> GenerationRequest<'a> {
         }
         if edits.include_usage && self.stream && form.stream_options {
             self.ask_for_usage(&mut changes, &mut added);
+        }
+        if edits.background && self.background != Background::Never {
+            self.run_in_background(&mut changes, &mut added);
         }
         let end = self.body.trim_end().len().saturating_sub(1);
         let empty = self.members.is_empty();

@@ -1,6 +1,7 @@
 //! Chat requests: which are served, and what is changed in them.
 #![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
+use holdfast_core::policy::Background;
 use holdfast_core::request::{Endpoint, GenerationRequest, MODEL_MAX_BYTES, QUESTION_MAX_BYTES, RequestError, Rewrite};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -9,8 +10,12 @@ fn parsed(body: &[u8]) -> Result<GenerationRequest<'_>, RequestError> {
     GenerationRequest::parse(Endpoint::ChatCompletions, None, body)
 }
 
-const NOTHING: Rewrite<'_> =
-    Rewrite { max_output_tokens: None, field_if_absent: "max_completion_tokens", include_usage: false };
+const NOTHING: Rewrite<'_> = Rewrite {
+    max_output_tokens: None,
+    field_if_absent: "max_completion_tokens",
+    include_usage: false,
+    background: false,
+};
 
 fn refusal(body: &str) -> RequestError {
     parsed(body.as_bytes()).map(|_| ()).unwrap_err()
@@ -184,7 +189,7 @@ fn caps_are_lowered_never_raised_and_set_when_absent() {
     ] {
         assert_eq!(capped(body, 100), expected, "{body}");
     }
-    let other = Rewrite { max_output_tokens: Some(100), field_if_absent: "max_output_tokens", include_usage: false };
+    let other = Rewrite { max_output_tokens: Some(100), field_if_absent: "max_output_tokens", ..NOTHING };
     assert_eq!(rewritten(r#"{"model":"m"}"#, &other), r#"{"model":"m","max_output_tokens":100}"#);
     assert_eq!(
         rewritten(r#"{"model":"m","max_output_tokens":900}"#, &other),
@@ -221,7 +226,7 @@ fn usage_is_asked_for_beside_the_other_stream_options() {
     ] {
         assert_eq!(with_usage(body), expected, "{body}");
     }
-    let all = Rewrite { max_output_tokens: Some(9), field_if_absent: "max_tokens", include_usage: true };
+    let all = Rewrite { max_output_tokens: Some(9), field_if_absent: "max_tokens", include_usage: true, ..NOTHING };
     assert_eq!(
         rewritten(r#"{"stream":true,"model":"m"}"#, &all),
         r#"{"stream":true,"model":"m","max_tokens":9,"stream_options":{"include_usage":true}}"#
@@ -263,7 +268,7 @@ proptest! {
         before.insert("model".to_owned(), json!("gpt"));
         let body = if spaced { serde_json::to_vec_pretty(&before) } else { serde_json::to_vec(&before) }.unwrap();
         let request = parsed(&body).unwrap();
-        let edits = Rewrite { max_output_tokens: cap, field_if_absent: field, include_usage };
+        let edits = Rewrite { max_output_tokens: cap, field_if_absent: field, include_usage, ..NOTHING };
         let after_bytes = request.rewrite(&edits);
         let after: serde_json::Map<String, Value> = serde_json::from_slice(&after_bytes).unwrap();
 
@@ -552,5 +557,78 @@ fn the_question_of_every_api() {
         ),
     ] {
         assert_eq!(asks(endpoint, body), expected, "{endpoint:?}");
+    }
+}
+
+/// A request can ask for the background itself, leave it to its route, or be none that can run there.
+#[test]
+fn what_a_request_says_about_the_background() {
+    let read = |endpoint, body: &str| {
+        GenerationRequest::parse(endpoint, None, body.as_bytes()).map(|request| request.background())
+    };
+    for (body, expected) in [
+        (r#"{"model":"m","stream":true}"#, Ok(Background::Open)),
+        (r#"{"model":"m","stream":true,"background":null,"store":null}"#, Ok(Background::Open)),
+        (r#"{"model":"m","stream":true,"store":true}"#, Ok(Background::Open)),
+        (r#"{"model":"m","stream":true,"store":false}"#, Ok(Background::Never)),
+        (r#"{"model":"m","stream":true,"background":false}"#, Ok(Background::Never)),
+        (r#"{"model":"m","stream":true,"background":true}"#, Ok(Background::Asked)),
+        (r#"{"model":"m","stream":true,"background":true,"store":false}"#, Ok(Background::Asked)),
+        (r#"{"model":"m"}"#, Ok(Background::Never)),
+        (r#"{"model":"m","background":true}"#, Err(RequestError::NeedsStream("background"))),
+        (r#"{"model":"m","stream":false,"background":true}"#, Err(RequestError::NeedsStream("background"))),
+        (
+            r#"{"model":"m","stream":true,"background":true,"background":false}"#,
+            Err(RequestError::Duplicate("background")),
+        ),
+        (r#"{"model":"m","stream":true,"Background":true}"#, Err(RequestError::Ambiguous("background"))),
+        (
+            r#"{"model":"m","stream":true,"background":"yes"}"#,
+            Err(RequestError::WrongType { field: "background", expected: "a boolean" }),
+        ),
+        (
+            r#"{"model":"m","stream":true,"store":1}"#,
+            Err(RequestError::WrongType { field: "store", expected: "a boolean" }),
+        ),
+    ] {
+        assert_eq!(read(Endpoint::Responses, body), expected, "{body}");
+    }
+    assert_eq!(read(Endpoint::ChatCompletions, r#"{"model":"m","background":true}"#), Ok(Background::Never));
+}
+
+/// Switched to the background it is stored, and comes without padding; what the client wrote itself stays.
+#[test]
+fn switched_to_the_background() {
+    let switched = |body: &str| {
+        let request = GenerationRequest::parse(Endpoint::Responses, None, body.as_bytes()).unwrap();
+        String::from_utf8(request.rewrite(&Rewrite { background: true, ..NOTHING })).unwrap()
+    };
+    for (body, expected) in [
+        (
+            r#"{"model":"m","stream":true}"#,
+            r#"{"model":"m","stream":true,"background":true,"store":true,"stream_options":{"include_obfuscation":false}}"#,
+        ),
+        (
+            r#"{"background":null,"store":null,"stream_options":null,"model":"m","stream":true}"#,
+            r#"{"background":true,"store":true,"stream_options":{"include_obfuscation":false},"model":"m","stream":true}"#,
+        ),
+        (
+            r#"{"store":true,"stream_options":{},"model":"m","stream":true,"background":true}"#,
+            r#"{"store":true,"stream_options":{"include_obfuscation":false},"model":"m","stream":true,"background":true}"#,
+        ),
+        (
+            r#"{"model":"m","stream":true,"background":true,"store":false,"stream_options":{"include_obfuscation":true}}"#,
+            r#"{"model":"m","stream":true,"background":true,"store":false,"stream_options":{"include_obfuscation":true}}"#,
+        ),
+        (
+            r#"{"stream_options":{"x":1},"model":"m","stream":true}"#,
+            r#"{"stream_options":{"x":1,"include_obfuscation":false},"model":"m","stream":true,"background":true,"store":true}"#,
+        ),
+        // Those that cannot are left as they are.
+        (r#"{"model":"m","stream":true,"store":false}"#, r#"{"model":"m","stream":true,"store":false}"#),
+        (r#"{"model":"m","stream":true,"background":false}"#, r#"{"model":"m","stream":true,"background":false}"#),
+        (r#"{"model":"m"}"#, r#"{"model":"m"}"#),
+    ] {
+        assert_eq!(switched(body), expected, "{body}");
     }
 }

@@ -34,6 +34,8 @@ pub enum RequestError {
     /// A member whose name differs from such a member's only in case: servers that match names without case would read
     /// it, past the caps that were put on the exact name.
     Ambiguous(&'static str),
+    /// A member that is served for streams only.
+    NeedsStream(&'static str),
 }
 
 impl fmt::Display for RequestError {
@@ -47,6 +49,7 @@ impl fmt::Display for RequestError {
             Self::TooLong { field, max_bytes } => write!(f, "`{field}` is longer than {max_bytes} bytes"),
             Self::ControlCharacter(field) => write!(f, "`{field}` contains control characters"),
             Self::Duplicate(field) => write!(f, "`{field}` is given more than once"),
+            Self::NeedsStream(field) => write!(f, "`{field}` is served for streams only: set `stream` to true"),
             Self::Ambiguous(field) => write!(f, "a member differs from `{field}` only in case: write it as `{field}`"),
         }
     }

@@ -27,6 +27,17 @@ pub const UNCONFIGURED_PROVIDER: &str = "unconfigured";
 /// The simulator by each of its dialects; the provider has the dialect's name.
 pub const DIALECTS: [&str; 5] = ["openai-chat", "openai-responses", "anthropic-messages", "gemini", "opaque"];
 
+/// The simulator with operations in the background: cancel, lookup, resume.
+pub const BACKGROUND: &str = "background";
+
+/// The rows of the capability matrix, each as a provider: its name, whether it can cancel, whether it can be looked up.
+pub const CAPABILITY_ROWS: [(&str, bool, bool); 4] = [
+    ("cancel-and-status", true, true),
+    ("cancel-alone", true, false),
+    ("status-alone", false, true),
+    ("neither", false, false),
+];
+
 /// Every path that is served, as routes match it, and the dialect of its clients.
 const SERVED: [(&str, &str); 7] = [
     ("/v1/chat/completions", "openai-chat"),
@@ -109,6 +120,12 @@ impl Route {
     #[must_use]
     pub fn for_model(self, pattern: &str) -> Self {
         self.with("match", json!({ "path": "/v1/chat/completions", "model": pattern }))
+    }
+
+    /// To a provider with operations in the background, switched to it.
+    #[must_use]
+    pub fn background(self, provider: &str) -> Self {
+        self.by(provider).at("/v1/responses").with("background", true)
     }
 
     /// Deadlines that let a test see recovery from a lost driver within seconds.
@@ -242,7 +259,16 @@ pub(crate) fn providers(simulator_origin: &str, closed_port: u16) -> Value {
         provider(DEAD_PROVIDER, &closed, "SIMULATOR_API_KEY"),
         provider(UNCONFIGURED_PROVIDER, simulator_origin, "NOBODY_SET_THIS"),
     ];
-    own.into_iter().chain(dialects).collect()
+    let operations = |name: &str, capabilities: Option<Value>| {
+        let mut provider = of_dialect(name, "openai-responses", simulator_origin, "SIMULATOR_API_KEY");
+        if let Some(capabilities) = capabilities {
+            provider["capabilities"] = capabilities;
+        }
+        provider
+    };
+    let rows = CAPABILITY_ROWS
+        .map(|(name, cancel, status)| operations(name, Some(json!({ "cancel": cancel, "status": status }))));
+    own.into_iter().chain(dialects).chain([operations(BACKGROUND, None)]).chain(rows).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

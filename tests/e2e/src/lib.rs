@@ -10,6 +10,7 @@
 //! | [`config`] | the operator's and the tenants' configuration, client keys, prices |
 //! | [`client`] | a tenant's view over HTTP: chat, generation, stream, balance |
 //! | [`chat`] | one request of an OpenAI client |
+//! | [`jobs`] | operations in the background: requests, and what the provider was asked about them |
 //! | [`http`] | a small HTTP/1.1 client on a socket, exact to the byte |
 //! | [`simulator`] | what the provider sends and what it saw |
 //! | [`bytes`] | comparing bodies |
@@ -25,6 +26,7 @@ pub mod client;
 pub mod config;
 pub mod gate;
 pub mod http;
+pub mod jobs;
 pub mod recordings;
 pub mod sdk;
 pub mod seed;
