@@ -19,12 +19,25 @@ export const keyDigest = (pepper, key) => createHmac('sha256', pepper).update(ke
 /** The key of the demo tenant, the same on every machine. */
 export const demoKey = () => clientKey('demo', DEMO_SEED);
 
+/** The simulator speaks every dialect, each as a provider of its own: a provider has one. */
+const DIALECTS = {
+  simulator: 'openai-chat',
+  'simulator-responses': 'openai-responses',
+  'simulator-messages': 'anthropic-messages',
+  'simulator-gemini': 'gemini',
+};
+
 function demoRoutes() {
   const chat = (name, model, terms) => ({ name, match: { path: CHAT_PATH, model }, provider: 'simulator', ...terms });
+  const at = (name, path, provider) => ({ name, match: { path }, provider, on_disconnect: 'detach' });
   return [
     chat('chat-detach', 'sim-detach*', { on_disconnect: 'detach' }),
     chat('chat-cancel', 'sim-cancel*', { on_disconnect: 'cancel' }),
     chat('chat-edge', 'sim-edge*', { on_disconnect: 'detach', owner: 'edge', total_ms: 25_000 }),
+    at('responses', '/v1/responses', 'simulator-responses'),
+    at('messages', '/v1/messages', 'simulator-messages'),
+    at('gemini', '/v1beta/models/{model}:generateContent', 'simulator-gemini'),
+    at('gemini-stream', '/v1beta/models/{model}:streamGenerateContent', 'simulator-gemini'),
     { name: 'default', provider: 'simulator', on_disconnect: 'detach', allow_override: true },
   ];
 }
@@ -41,11 +54,11 @@ export const demoTenant = (pepper) => ({
   },
 });
 
-/** The simulator as a provider: any model, at 3 and 15 dollars per million tokens. */
-export const simulatorProvider = (origin) => ({
-  name: 'simulator',
+/** The simulator as a provider of a dialect: any model, at 3 and 15 dollars per million tokens. */
+const simulatorProvider = (origin, name) => ({
+  name,
   origin,
-  dialect: 'openai-chat',
+  dialect: DIALECTS[name],
   secret: 'SIMULATOR_API_KEY',
   max_tokens_field: 'max_completion_tokens',
   prices: {
@@ -53,6 +66,9 @@ export const simulatorProvider = (origin) => ({
     models: [{ model: '*', input_micros_per_million: 3_000_000, output_micros_per_million: 15_000_000 }],
   },
 });
+
+/** The simulator as a provider of each dialect. */
+export const simulatorProviders = (origin) => Object.keys(DIALECTS).map((name) => simulatorProvider(origin, name));
 
 /**
  * All variables of a local Worker whose provider is the simulator at `simulatorOrigin`
@@ -64,6 +80,6 @@ export function localVars({ simulatorOrigin, pepper = DEMO_PEPPER }) {
     KEY_PEPPER: pepper,
     OPERATOR_KEY: 'operator-key-for-local-use-only',
     SIMULATOR_API_KEY: 'simulator-takes-any-key',
-    PROVIDERS: JSON.stringify([simulatorProvider(simulatorOrigin)]),
+    PROVIDERS: JSON.stringify(simulatorProviders(simulatorOrigin)),
   };
 }

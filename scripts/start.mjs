@@ -81,6 +81,10 @@ ${green('ready')}  ${origin}
   ${bold('Come back')}   end that curl in mid-stream; its Location header names the generation:
               curl -N '${origin}/v1/generations/GENERATION/stream?offset=0' -H 'Authorization: Bearer ${demoKey()}'
 
+  ${bold('Other APIs')}  Responses, Anthropic Messages and Gemini are served beside, each at its own path:
+              curl -N ${origin}/v1/messages -H 'x-api-key: ${demoKey()}' -H 'Content-Type: application/json' \\
+                -d '{"model":"sim-hello","max_tokens":500,"stream":true,"messages":[{"role":"user","content":"Hello"}]}'
+
   Ctrl-C ends everything. Data stays in .wrangler/state.
 `);
 }

@@ -19,7 +19,9 @@ mod tenant;
 mod version;
 
 pub use check::{Accepted, CONFIG_SCHEMA, Reading, check_config, read_config};
-pub use choice::{ConfigCheck, Facts, Mismatch, PassedOver, RouteChoice, RouteTrial, TrialRequest, try_route};
+pub use choice::{
+    ConfigCheck, Facts, Mismatch, PassedOver, RouteChoice, RouteTrial, TRIAL_MAX_BYTES, TrialRequest, try_route,
+};
 pub use fault::{ConfigFault, FAULTS_MAX, FaultCode};
 #[cfg(feature = "schema")]
 pub use generated::generated_schema;

@@ -1,4 +1,4 @@
-//! Meters: what an answer says about itself.
+//! The meter of Chat Completions: what an answer says about itself. Those of the other dialects: `dialect_meters`.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -229,6 +229,23 @@ fn content_bytes_are_those_of_the_deltas() {
     }
 }
 
+/// Models emit at most one token per byte of visible output, in every dialect. What is hidden cannot be seen: thoughts of
+/// Gemini, and what OpenAI's own tools run behind the answer.
+#[test]
+fn content_bytes_bound_the_visible_output() {
+    for (recording, source) in recordings() {
+        let (_, end) = take_in(&recording, &source, &[usize::MAX], false);
+        let Some(usage) = end.report.usage else { continue };
+        let mut counter = ContentCounter::for_events(recording.dialect);
+        source.chunks(997).for_each(|piece| counter.push(piece));
+        let visible = usage.output_tokens - usage.reasoning_tokens;
+        let bound = counter.total() + holdfast_core::reservation::IN_FLIGHT_TOKENS;
+        assert!(bound >= visible, "{}: {bound} < {visible}", recording.file);
+        // A bound that is far off would charge far too much.
+        assert!(counter.total() < source.len() as u64, "{}", recording.file);
+    }
+}
+
 /// Where a client of the provider could read on: every whole event of a stream brings it further.
 #[test]
 fn sequence_numbers_are_those_of_the_last_whole_event() {

@@ -7,6 +7,7 @@ use crate::refusal::Refusal;
 use crate::request::Endpoint;
 use crate::tenant::check_dialect;
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -74,6 +75,24 @@ pub struct TrialRequest {
     pub workload: Option<Workload>,
     /// `Holdfast-On-Disconnect`, if the client would send it.
     pub on_disconnect: Option<OnDisconnect>,
+}
+
+/// Longest path and longest model of a request that is tried, in bytes: every pattern of every route is held against them.
+pub const TRIAL_MAX_BYTES: usize = 2_048;
+
+impl TrialRequest {
+    /// Refuses what is longer than any request's.
+    ///
+    /// # Errors
+    /// [`Refusal::InvalidSetting`].
+    pub fn check(&self) -> Result<(), Refusal> {
+        let longest = self.model.len().max(self.path.as_ref().map_or(0, String::len));
+        if longest <= TRIAL_MAX_BYTES {
+            return Ok(());
+        }
+        let what = format!("`request`: `path` and `model` have at most {TRIAL_MAX_BYTES} bytes");
+        Err(Refusal::InvalidSetting { what })
+    }
 }
 
 /// A route that did not take the request.

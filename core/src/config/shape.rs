@@ -5,10 +5,15 @@
 
 use super::document::{Node, Place};
 use super::fault::{FaultCode, Faults};
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use serde_json::{Map, Value};
+
+/// Members of an object, and entries of a list, that are looked at: more than any bound of the schema, so that what is
+/// beyond it is refused for its number alone.
+const LOOKED_AT_MAX: usize = 1_000;
 
 /// References are followed so deep. The types have no cycles.
 const DEPTH_MAX: u8 = 32;
@@ -71,14 +76,14 @@ impl Schema {
         let further = part.get("additionalProperties").and_then(Value::as_object);
         in_range(part, ["minProperties", "maxProperties"], as_number(members.len()), " members", place, faults);
         let mut kept: Vec<(String, Node)> = Vec::new();
-        let mut seen: Vec<&str> = Vec::new();
-        for (name, node) in members {
+        // Of a document that is far too large the beginning is looked at: it is refused for its size.
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        for (name, node) in members.iter().take(LOOKED_AT_MAX) {
             let at = place.member(name);
-            if seen.contains(&name.as_str()) {
+            if !seen.insert(name.as_str()) {
                 faults.form(&at, FaultCode::Duplicate, "given twice".to_string());
                 continue;
             }
-            seen.push(name);
             match properties.get(name).and_then(Value::as_object).or(further) {
                 Some(member) => kept.extend(self.value(member, &at, node, faults).map(|node| (name.clone(), node))),
                 None => unknown_member(properties, place, name, faults),
@@ -86,7 +91,7 @@ impl Schema {
         }
         let required = part.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
         for name in required {
-            if !seen.contains(&name) {
+            if !seen.contains(name) {
                 faults.form(&place.member(name), FaultCode::Missing, "missing".to_string());
             }
             if !kept.iter().any(|(found, _)| found == name) {
@@ -102,7 +107,7 @@ impl Schema {
         let unique = part.get("uniqueItems").and_then(Value::as_bool).unwrap_or(false);
         let form = part.get("items").and_then(Value::as_object);
         let mut kept: Vec<Node> = Vec::new();
-        for (index, item) in items.iter().enumerate() {
+        for (index, item) in items.iter().enumerate().take(LOOKED_AT_MAX) {
             let at = place.item(index);
             if unique && items.iter().take(index).any(|earlier| earlier == item) {
                 faults.form(&at, FaultCode::Duplicate, "given twice".to_string());

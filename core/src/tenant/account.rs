@@ -22,6 +22,19 @@ pub const ROTATION_MAX_MS: u64 = 30 * 24 * 3_600_000;
 /// Keys of one tenant, revoked and expired ones not counted.
 pub const KEYS_MAX: usize = 100;
 
+/// Longest name that somebody gives to a key or a grant, in characters.
+pub const NAME_MAX_CHARS: usize = 128;
+
+/// A name is stored and shown as it is: it has a bound, and nothing in it acts on whoever shows it.
+fn check_name(member: &str, name: &str) -> Result<(), Refusal> {
+    let fits = (1..=NAME_MAX_CHARS).contains(&name.chars().take(NAME_MAX_CHARS.saturating_add(1)).count());
+    if fits && !name.chars().any(char::is_control) {
+        return Ok(());
+    }
+    let what = format!("`{member}` must have 1 to {NAME_MAX_CHARS} characters, none of them a control character");
+    Err(Refusal::InvalidSetting { what })
+}
+
 /// Whether a tenant may run anything new.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -126,6 +139,9 @@ pub struct Replaced {
     pub overlap_ms: u64,
 }
 
+/// Largest whole number that every reader of JSON keeps.
+const MAX_SAFE: u64 = (1 << 53) - 1;
+
 /// Who acts on an account.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
@@ -176,8 +192,8 @@ pub fn authenticate<'a>(
 ///
 /// # Errors
 /// In this order: [`Refusal::KeyExists`] (the id or the digest is taken by another key), [`Refusal::TooManyKeys`],
-/// [`Refusal::NotFound`] (the key to be replaced), [`Refusal::InvalidSetting`] (an overlap that is too long, or an end
-/// that is past).
+/// [`Refusal::NotFound`] (the key to be replaced), [`Refusal::InvalidSetting`] (an overlap that is too long, an end
+/// that is past or beyond all time, a label that is no name).
 pub fn issue_key(keys: &[ApiKey], new: &NewKey, now: UnixMillis) -> Result<IssuedRows, Refusal> {
     if keys.iter().any(|key| key.id == new.id || key.digest == new.digest) {
         return Err(Refusal::KeyExists);
@@ -192,6 +208,10 @@ pub fn issue_key(keys: &[ApiKey], new: &NewKey, now: UnixMillis) -> Result<Issue
     if new.expires_at.is_some_and(|at| at <= now) {
         return Err(Refusal::InvalidSetting { what: "`expires_at` is past".into() });
     }
+    if new.expires_at.is_some_and(|at| at > UnixMillis(MAX_SAFE)) {
+        return Err(Refusal::InvalidSetting { what: "`expires_at` is beyond all time".into() });
+    }
+    new.label.as_deref().map_or(Ok(()), |label| check_name("label", label))?;
     let key = ApiKey {
         id: new.id.clone(),
         role: new.role,
@@ -227,7 +247,8 @@ pub fn revoke_key(keys: &[ApiKey], id: &str, now: UnixMillis) -> Result<ApiKey, 
 /// Grants credit. The grant's id makes a repeat harmless: `Ok(None)` means that it was granted before.
 ///
 /// # Errors
-/// [`Refusal::PostingConflict`] when the id was used for another amount; [`Refusal::AmountOutOfRange`].
+/// [`Refusal::PostingConflict`] when the id was used for another amount; [`Refusal::InvalidSetting`] for an id that is no
+/// name; [`Refusal::AmountOutOfRange`].
 pub fn grant(
     tenant: &TenantState,
     same_id: Option<&Posting>,
@@ -238,6 +259,7 @@ pub fn grant(
     if let Some(posting) = same_id {
         return if posting.amount == amount { Ok(None) } else { Err(Refusal::PostingConflict) };
     }
+    check_name("id", grant_id)?;
     if amount == Micros::ZERO {
         return Err(Refusal::AmountOutOfRange);
     }

@@ -60,7 +60,6 @@ pub struct Endpoint {
     pub dropped: u64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_zero(count: &u64) -> bool {
     *count == 0
 }

@@ -1,7 +1,8 @@
 //! Every kind of fault, with its exact place, value and reason.
 
 use super::world::{lines, read, read_text, route, with_route};
-use holdfast_core::config::FAULTS_MAX;
+use holdfast_core::config::{FAULTS_MAX, TRIAL_MAX_BYTES, TrialRequest};
+
 use serde_json::{Value, json};
 
 /// The one error of a document.
@@ -410,4 +411,28 @@ fn no_more_faults_than_are_of_use() {
     assert_eq!(read(&document).errors.len(), 1);
     let document = Value::Object(members);
     assert_eq!(read(&document).errors.len(), FAULTS_MAX);
+}
+
+/// A document of a megabyte is refused without holding each of its entries against every other.
+#[test]
+fn a_document_that_is_far_too_large_is_refused_for_its_size() {
+    let origins: Vec<String> = (0..100_000).map(|n| format!("https://{n}.e")).collect();
+    let errors = lines(&read(&json!({ "routes": [], "allowed_origins": origins })).errors);
+    assert_eq!(
+        errors.iter().filter(|error| error.starts_with("allowed_origins | out_of_range")).count(),
+        1,
+        "{errors:#?}"
+    );
+    let members: serde_json::Map<_, _> = (0..100_000).map(|n| (format!("nothing_{n}"), json!(n))).collect();
+    assert_eq!(read(&Value::Object(members)).errors.len(), FAULTS_MAX);
+}
+
+/// What is tried is no longer than a request's: every pattern of every route is held against it.
+#[test]
+fn a_trial_request_is_bounded() {
+    for (length, fits) in [(0, true), (TRIAL_MAX_BYTES, true), (TRIAL_MAX_BYTES + 1, false)] {
+        let by_model = TrialRequest { model: "a".repeat(length), ..TrialRequest::default() };
+        let by_path = TrialRequest { path: Some("a".repeat(length)), ..TrialRequest::default() };
+        assert_eq!((by_model.check().is_ok(), by_path.check().is_ok()), (fits, fits), "{length}");
+    }
 }

@@ -1,10 +1,12 @@
 //! Keys and roles: issued, rotated, revoked, expired.
 
-use super::world::{START, account};
+use super::world::{START, account, micros};
 use holdfast_core::key::KeyDigest;
 use holdfast_core::refusal::Refusal;
+use holdfast_core::tenant::TenantState;
 use holdfast_core::tenant::account::{
-    ApiKey, KEYS_MAX, NewKey, ROTATION_MAX_MS, Replaced, Role, Status, authenticate, create, issue_key, revoke_key,
+    ApiKey, KEYS_MAX, NAME_MAX_CHARS, NewKey, ROTATION_MAX_MS, Replaced, Role, Status, authenticate, create, grant,
+    issue_key, revoke_key,
 };
 use holdfast_core::time::UnixMillis;
 
@@ -94,6 +96,35 @@ fn refusals_of_a_new_key() {
     assert_eq!(issue_key(few, &unknown, START), Err(Refusal::NotFound));
     let past = NewKey { expires_at: Some(UnixMillis(START.0 - 1)), ..new_key(500) };
     assert_eq!(issue_key(few, &past, START), Err(Refusal::InvalidSetting { what: "`expires_at` is past".into() }));
+}
+
+/// What somebody calls a key or a grant is stored, listed and audited as it is.
+#[test]
+fn names_are_bounded() {
+    let longest = "é".repeat(NAME_MAX_CHARS);
+    for (name, fits) in [
+        ("a", true),
+        ("the app's key, 2026", true),
+        (longest.as_str(), true),
+        ("", false),
+        ("a\nb", false),
+        ("a\0", false),
+        ("\u{85}", false),
+        (&format!("{longest}x"), false),
+        (&"x".repeat(1_000_000), false),
+    ] {
+        let labelled = NewKey { label: Some(name.into()), ..new_key(1) };
+        let issued = issue_key(&[], &labelled, START);
+        let granted = grant(&TenantState::default(), None, name, micros(1), START);
+        assert_eq!((issued.is_ok(), granted.is_ok()), (fits, fits), "{:.20}", name.escape_debug());
+        for refusal in [issued.err(), granted.err()].into_iter().flatten() {
+            assert!(matches!(&refusal, Refusal::InvalidSetting { what } if what.contains("128")), "{refusal:?}");
+        }
+    }
+    for (at, fits) in [((1 << 53) - 1, true), (1 << 53, false), (u64::MAX, false)] {
+        let ends = NewKey { expires_at: Some(UnixMillis(at)), ..new_key(1) };
+        assert_eq!(issue_key(&[], &ends, START).is_ok(), fits, "{at}");
+    }
 }
 
 #[test]

@@ -25,8 +25,17 @@ use serde::de::DeserializeOwned;
 use std::rc::Rc;
 use worker::{Error, Result, SqlStorage, SqlStorageValue, Storage};
 
-/// Forward only: a change of tables or of what is stored appends one.
-const MIGRATIONS: [&str; 2] = [TABLES, ATTEMPTS];
+/// Forward only: a change of tables or of what is stored appends one. A new generation has no rows to be changed.
+const MIGRATIONS: [Migration; 2] = [Migration::Tables(TABLES), Migration::Rows(ATTEMPTS)];
+
+/// One step from version to version.
+#[derive(Clone, Copy, Debug)]
+enum Migration {
+    /// For every object.
+    Tables(&'static str),
+    /// For what an earlier version has stored.
+    Rows(&'static str),
+}
 
 const TABLES: &str = "
     CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, epoch INTEGER NOT NULL, json TEXT NOT NULL);
@@ -188,7 +197,11 @@ impl Store {
     fn run_migrations(&self, from: u64) -> Result<()> {
         let pending = MIGRATIONS.iter().skip(usize::try_from(from).unwrap_or(usize::MAX));
         for migration in pending {
-            sql::run(&self.sql, migration, vec![])?;
+            match migration {
+                Migration::Tables(statements) => sql::run(&self.sql, statements, vec![])?,
+                Migration::Rows(statements) if from > 0 => sql::run(&self.sql, statements, vec![])?,
+                Migration::Rows(_) => 0,
+            };
         }
         let version = sql::int(MIGRATIONS.len() as u64)?;
         sql::run(&self.sql, "UPDATE schema SET version = ?", vec![version]).map(|_| ())

@@ -71,6 +71,7 @@ impl Tenant {
 
     pub(super) fn check_config(&self, account: &Account, document: Option<String>, request: Option<&str>) -> Answer {
         let request: Option<TrialRequest> = request.map(serde_json::from_str).transpose().map_err(not_a_request)?;
+        request.as_ref().map_or(Ok(()), TrialRequest::check)?;
         let document = match document {
             Some(document) => document,
             None => self.current_config(account)?.document,

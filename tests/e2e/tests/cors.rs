@@ -238,14 +238,17 @@ fn a_page_may_read_its_own_errors() {
     // A page whose token has ended learns that it needs another one; another page does not.
     let short = world.client_with_key(&minted(&client, json!({ "origins": [PAGE], "expires_in_s": 1 })));
     let any = world.client_with_key(&minted(&client, json!({ "expires_in_s": 1 })));
-    let ended = wait_for("the end of a token", || {
-        let reply = get_from(&short, PAGE, &format!("/v1/generations/{NOWHERE}"));
-        if reply.status == 401 { Ok(reply) } else { Err(reply.text()) }
+    let target = format!("/v1/generations/{NOWHERE}");
+    let [ended, of_any_page] = [&short, &any].map(|page| {
+        wait_for("the end of a token", || {
+            let reply = get_from(page, PAGE, &target);
+            if reply.status == 401 { Ok(reply) } else { Err(reply.text()) }
+        })
     });
     ended.assert_problem(401, "token_expired");
     assert_readable_by(&ended, PAGE);
-    assert_unmarked(&get_from(&short, OTHER, &format!("/v1/generations/{NOWHERE}")));
-    assert_unmarked(&get_from(&any, PAGE, &format!("/v1/generations/{NOWHERE}")));
+    assert_unmarked(&get_from(&short, OTHER, &target));
+    assert_unmarked(&of_any_page);
 }
 
 #[test]

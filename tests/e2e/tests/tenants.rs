@@ -45,6 +45,25 @@ fn an_operator_creates_lists_and_grants() {
         .assert_problem(400, "invalid_request");
 }
 
+/// What somebody calls a key or a grant is stored and shown: a megabyte of it, or what acts on a terminal, is refused.
+#[test]
+fn names_are_bounded() {
+    let (world, tenant) = world("names");
+    let (admin, operator) = (world.client(&tenant), world.operator());
+    let before = operator.get("/admin/tenants/acme").expect(200).json();
+    for name in ["x".repeat(900_000), "x".repeat(129), "a\u{1b}[2J".into(), "a\nb".into(), String::new()] {
+        send(&admin, "POST", "/v1/keys", &json!({ "label": name })).assert_problem(400, "invalid_setting");
+        let grant = json!({ "id": name, "amount_micros": 1 });
+        send(&operator, "POST", "/admin/tenants/acme/grants", &grant).assert_problem(400, "invalid_setting");
+    }
+    let late = json!({ "expires_at": u64::MAX });
+    send(&admin, "POST", "/v1/keys", &late).assert_problem(400, "invalid_setting");
+    let long = json!({ "request": { "model": "a".repeat(900_000) } });
+    send(&admin, "POST", "/v1/config/check", &long).assert_problem(400, "invalid_setting");
+    assert_eq!(admin.get("/v1/keys").json()["data"].as_array().map(Vec::len), Some(1));
+    assert_eq!(operator.get("/admin/tenants/acme").json(), before, "nothing came of it");
+}
+
 #[test]
 fn only_the_operator_is_let_in() {
     let (world, tenant) = world("strangers");
