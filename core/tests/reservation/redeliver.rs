@@ -134,7 +134,7 @@ fn a_tombstones_release_goes_again() {
         }
         world.at(90_000);
         let transition = world.take(&hold_open(&rows)).unwrap();
-        assert_eq!(underway(&world), [release.id.clone()]);
+        assert_eq!(underway(&world), std::slice::from_ref(&release.id));
         let made: Vec<_> = transition.postings.iter().map(Posting::without_notices).collect();
         let expected = if row_lost { vec![release.without_notices()] } else { vec![] };
         assert_eq!(made, expected);
