@@ -1,10 +1,11 @@
 // Writes the configuration that serves the built Worker on standalone workerd, from wrangler.toml.
 //
 //   node scripts/workerd-config.mjs --out FILE.capnp --port PORT --storage DIR
-//        [--build DIR] [--var NAME=VALUE]... [--vars-file FILE.json]
+//        [--build DIR] [--var NAME=VALUE]... [--vars-file FILE.json] [--cron-port PORT]
 //   node scripts/workerd-config.mjs --print-workerd
 //
-// Then: WORKERD serve FILE.capnp. Values of --var win over --vars-file, which wins over wrangler.toml.
+// Then: WORKERD serve FILE.capnp. With --cron-port, any request to that port rings the cron; this needs
+// WORKERD serve --experimental. Values of --var win over --vars-file, which wins over wrangler.toml.
 
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, isAbsolute, join, relative, resolve } from 'node:path';
@@ -17,6 +18,7 @@ import { PlainError, say } from './lib/report.mjs';
 import { wranglerSettings } from './lib/settings.mjs';
 
 const ASSETS_WORKER = fileURLToPath(new URL('./lib/assets-worker.mjs', import.meta.url));
+const CRON_WORKER = fileURLToPath(new URL('./lib/cron-worker.mjs', import.meta.url));
 
 /** A capnp text literal: any characters, control characters escaped. */
 function text(value) {
@@ -43,8 +45,25 @@ function bindings({ objects, assets }, vars) {
   ];
 }
 
-function document({ settings, vars, host, port, storage, embed, build }) {
+function cron({ settings, host, cronPort, embed }) {
+  if (!cronPort) return { services: '', sockets: '', worker: '' };
+  return {
+    services: '\n    (name = "cron", worker = .cron),',
+    sockets: `\n    (name = "cron", address = ${text(`${host}:${cronPort}`)}, http = (), service = "cron"),`,
+    worker: `
+const cron :Workerd.Worker = (
+  modules = [(name = "cron.mjs", esModule = embed ${text(embed(CRON_WORKER))})],
+  compatibilityDate = ${text(settings.compatibilityDate)},
+  compatibilityFlags = ["service_binding_extra_handlers"],
+  bindings = [(name = "HOLDFAST", service = "holdfast")],
+);
+`,
+  };
+}
+
+function document({ settings, vars, host, port, cronPort, storage, embed, build }) {
   const date = text(settings.compatibilityDate);
+  const rung = cron({ settings, host, cronPort, embed });
   return `# Made by scripts/workerd-config.mjs. It may hold secrets.
 using Workerd = import "/workerd/workerd.capnp";
 
@@ -57,9 +76,11 @@ const config :Workerd.Config = (
     (name = "egress", network = (
       allow = ["public", "private", "local"],
       tlsOptions = (trustBrowserCas = true),
-    )),
+    )),${rung.services}
   ],
-  sockets = [(name = "http", address = ${text(`${host}:${port}`)}, http = (), service = "holdfast")],
+  sockets = [
+    (name = "http", address = ${text(`${host}:${port}`)}, http = (), service = "holdfast"),${rung.sockets}
+  ],
 );
 
 const holdfast :Workerd.Worker = (
@@ -82,14 +103,14 @@ const assets :Workerd.Worker = (
   compatibilityDate = ${date},
   bindings = [(name = "FILES", service = "files")],
 );
-`;
+${rung.worker}`;
 }
 
 /**
  * Writes a workerd configuration to the file `out` and makes the folder `storage`.
  * `vars` (name to text) are laid over the [vars] of wrangler.toml. Returns the absolute path of `out`.
  */
-export async function writeConfig({ out, port, storage, build = 'build', vars = {}, host = '127.0.0.1' }) {
+export async function writeConfig({ out, port, storage, build = 'build', vars = {}, host = '127.0.0.1', cronPort }) {
   const settings = await wranglerSettings();
   const path = resolve(out);
   const folder = dirname(path);
@@ -99,6 +120,7 @@ export async function writeConfig({ out, port, storage, build = 'build', vars = 
     settings,
     host,
     port,
+    cronPort,
     build: isAbsolute(build) ? build : inRoot(build),
     vars: { ...settings.vars, ...vars },
     storage: resolve(storage),
@@ -127,6 +149,7 @@ async function cli() {
       build: { type: 'string' },
       var: { type: 'string', multiple: true, default: [] },
       'vars-file': { type: 'string' },
+      'cron-port': { type: 'string' },
       'print-workerd': { type: 'boolean' },
     },
   });
@@ -140,7 +163,8 @@ async function cli() {
   if (!values.storage) throw new PlainError('--storage DIR is needed.');
   const build = values.build ? resolve(values.build) : undefined;
   const vars = parseVars(values.var, values['vars-file']);
-  await writeConfig({ out: values.out, port, storage: values.storage, build, vars });
+  const cronPort = values['cron-port'] && Number(values['cron-port']);
+  await writeConfig({ out: values.out, port, storage: values.storage, build, vars, cronPort });
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) await main(cli);

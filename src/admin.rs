@@ -6,7 +6,7 @@ use crate::configuration::{self, ConfigPath};
 use crate::error::EdgeError;
 use crate::query::{GivenTwice, parameter};
 use crate::request_headers::{bearer, header};
-use crate::{ask, respond};
+use crate::{ask, respond, sweep};
 use holdfast_core::config::Condition;
 use holdfast_core::ids::TenantId;
 use holdfast_core::money::Micros;
@@ -41,6 +41,8 @@ pub(crate) enum AdminPath<'a> {
     Keys(&'a str),
     /// `tenants/{id}/keys/{key}`
     Key(&'a str, &'a str),
+    /// `sweep`
+    Sweep,
     /// `tenants/{id}/config` and below
     Config(&'a str, ConfigPath<'a>),
 }
@@ -55,6 +57,7 @@ impl<'a> AdminPath<'a> {
         let mut parts = rest.split('/');
         let path = (parts.next()?, parts.next(), parts.next(), parts.next(), parts.next());
         match path {
+            ("sweep", None, ..) => Some(Self::Sweep),
             ("tenants", None, ..) => Some(Self::Tenants),
             ("tenants", Some(id), None, ..) => Some(Self::Tenant(id)),
             ("tenants", Some(id), Some("suspend"), None, _) => Some(Self::Suspend(id)),
@@ -71,7 +74,7 @@ impl<'a> AdminPath<'a> {
         match self {
             Self::Tenants | Self::Keys(_) => &["GET", "POST"],
             Self::Tenant(_) => &["GET"],
-            Self::Suspend(_) | Self::Resume(_) | Self::Grants(_) => &["POST"],
+            Self::Suspend(_) | Self::Resume(_) | Self::Grants(_) | Self::Sweep => &["POST"],
             Self::Key(..) => &["DELETE"],
             Self::Config(_, path) => path.methods(),
         }
@@ -87,6 +90,7 @@ pub(crate) async fn serve(path: AdminPath<'_>, mut request: Request, env: &Env) 
     let reads = request.inner().method() == "GET";
     match path {
         AdminPath::Tenants if reads => list(&request, env).await,
+        AdminPath::Sweep => sweep::by_hand(env).await,
         AdminPath::Tenants => create(&mut request, env).await,
         AdminPath::Tenant(id) => shown(&operator(id)?.act(env, AccountCall::Show).await?),
         AdminPath::Suspend(id) => set_status(id, env, Status::Suspended).await,
@@ -211,7 +215,7 @@ async fn list(request: &Request, env: &Env) -> Result<Response, EdgeError> {
             data.truncate(limit as usize);
             respond::ok(&Page { object: "list", data, has_more })
         }
-        DirectoryReply::Added => Err(ask::unexpected().into()),
+        DirectoryReply::Added | DirectoryReply::Noted => Err(ask::unexpected().into()),
     }
 }
 
@@ -222,6 +226,8 @@ mod tests {
     #[test]
     fn paths() {
         for (rest, expected) in [
+            ("sweep", Some(AdminPath::Sweep)),
+            ("sweep/now", None),
             ("tenants", Some(AdminPath::Tenants)),
             ("tenants/acme", Some(AdminPath::Tenant("acme"))),
             ("tenants/acme/suspend", Some(AdminPath::Suspend("acme"))),

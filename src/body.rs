@@ -23,16 +23,24 @@ const DECLARED_ROOM_MAX_BYTES: u64 = 64 << 10;
 /// [`EdgeError::RequestTimeout`] when it is not whole in time.
 pub(crate) async fn read_json(request: &mut Request, limits: &Limits) -> Result<Vec<u8>, EdgeError> {
     require_plain_json(request.headers())?;
-    let mut bounded = Bounded::new(limits.body_max_bytes);
+    read_raw(request, limits.body_max_bytes, limits.body_ms).await
+}
+
+/// Reads a body of any kind, with bounds of its own.
+///
+/// # Errors
+/// As [`read_json`], but for its kind.
+pub(crate) async fn read_raw(request: &mut Request, max_bytes: u64, body_ms: u64) -> Result<Vec<u8>, EdgeError> {
+    let mut bounded = Bounded::new(max_bytes);
     let declared = header(request.headers(), "content-length").and_then(|text| text.parse().ok());
     bounded.expect(declared.unwrap_or(0))?;
     // A request without a body has no stream.
     let Ok(chunks) = request.stream() else { return Ok(Vec::new()) };
-    let (whole, deadline) = (collect(chunks, bounded), sleep_ms(limits.body_ms));
+    let (whole, deadline) = (collect(chunks, bounded), sleep_ms(body_ms));
     pin_mut!(whole, deadline);
     match select(whole, deadline).await {
         Either::Left((read, _)) => read,
-        Either::Right(_) => Err(EdgeError::RequestTimeout { body_ms: limits.body_ms }),
+        Either::Right(_) => Err(EdgeError::RequestTimeout { body_ms }),
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) enum EdgeError {
     InvalidIdempotencyKey,
     /// The place to read from is not an offset.
     InvalidCursor,
+    /// A callback that its provider has not signed, or not just now.
+    NotSigned,
     /// The tenant's document cannot be served from.
     InvalidConfig {
         /// How many errors it has.
@@ -92,6 +94,7 @@ impl EdgeError {
             Self::InvalidRequest { .. } => "invalid_request",
             Self::InvalidIdempotencyKey => "invalid_idempotency_key",
             Self::InvalidCursor => "invalid_cursor",
+            Self::NotSigned => "invalid_signature",
             Self::InvalidConfig { .. } => "invalid_config",
             Self::Refused(refusal) | Self::Unfinished { refusal, .. } => refusal.code(),
             Self::Running => "running",
@@ -125,6 +128,9 @@ impl EdgeError {
             }
             Self::InvalidCursor => {
                 "The offset or last event id must be one whole decimal number, as it was given in an answer.".into()
+            }
+            Self::NotSigned => {
+                "The callback is not signed with the secret of this provider, or its timestamp is not of now.".into()
             }
             Self::InvalidConfig { count: 1, .. } => "The configuration has an error; nothing was changed.".into(),
             Self::InvalidConfig { count, .. } => {

@@ -35,7 +35,11 @@ fn read_settings(env: &Env) -> Result<Vec<String>, Refusal> {
         Err(Refusal::Misconfigured { what }) => Some(format!("provider `{}`: {what}", provider.name)),
         _ => None,
     };
-    Ok(providers.iter().filter_map(missing).collect())
+    let unverified = |provider: &Provider| match settings::callback_secrets(env, provider) {
+        Err(Refusal::Misconfigured { what }) => Some(format!("provider `{}`: {what}", provider.name)),
+        _ => None,
+    };
+    Ok(providers.iter().flat_map(|provider| [missing(provider), unverified(provider)]).flatten().collect())
 }
 
 /// Clients are told that the service is misconfigured; a probe is told how.

@@ -9,6 +9,8 @@
 //! | `generations`, `balance`, `books`, `healthz` | Holdfast's own routes |
 //! | `admin`, `accounts`, `configuration` | the operator's routes; keys and configuration of a tenant |
 //! | `caller`, `request_headers`, `body`, `query` | what a request says, parsed |
+//! | `callbacks` | what providers call back |
+//! | `sweep` | the walk over all tenants, by the cron or by hand |
 //! | `tokens`, `cors` | pages in browsers: their tokens, and which may ask at all |
 //! | `ask` | questions to the objects |
 //! | `error`, `respond` | what can go wrong, and the answers; the only place that names status codes |
@@ -21,6 +23,7 @@ mod ask;
 mod balance;
 mod body;
 mod books;
+mod callbacks;
 mod caller;
 mod configuration;
 mod cors;
@@ -35,6 +38,7 @@ mod query;
 mod request_headers;
 mod respond;
 mod router;
+mod sweep;
 #[cfg(feature = "test-hooks")]
 mod test_hooks;
 mod tokens;
@@ -43,7 +47,7 @@ mod webhooks;
 // The root crate must name the objects, or they vanish from the Wasm.
 pub use holdfast_objects::{DirectoryObject, ReservationObject, TenantObject};
 
-use worker::{Context, Env, Request, Response, event};
+use worker::{Context, Env, Request, Response, ScheduleContext, ScheduledEvent, event};
 
 /// Runs once per instance, before anything else. The hook that the `worker` crate has installed stays in the chain: the
 /// runtime shim depends on it.
@@ -60,4 +64,10 @@ fn start() {
 #[event(fetch)]
 async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
     Ok(router::handle(request, &env, &context).await)
+}
+
+/// The cron of `wrangler.toml`: part of the tenants at a time. It never fails: what was not done is done by the next one.
+#[event(scheduled)]
+async fn scheduled(_event: ScheduledEvent, env: Env, _context: ScheduleContext) {
+    sweep::by_cron(&env).await;
 }

@@ -108,6 +108,7 @@ const fn status_of(error: &EdgeError) -> u16 {
     match error {
         EdgeError::Running => 202,
         EdgeError::InvalidRequest { .. } | EdgeError::InvalidIdempotencyKey | EdgeError::InvalidCursor => 400,
+        EdgeError::NotSigned => 401,
         EdgeError::UnknownPath => 404,
         EdgeError::MethodNotAllowed { .. } => 405,
         EdgeError::RequestTimeout { .. } => 408,

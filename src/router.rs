@@ -9,7 +9,7 @@ use crate::cors::{self, Page};
 use crate::error::EdgeError;
 use crate::respond::{self, ErrorForm};
 use crate::webhooks::{self, WebhookPath};
-use crate::{balance, generations, healthz, policy_report, proxy, tokens};
+use crate::{balance, callbacks, generations, healthz, policy_report, proxy, tokens};
 use futures::FutureExt;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::request::Endpoint as Served;
@@ -32,6 +32,7 @@ enum Endpoint<'a> {
     Admin(AdminPath<'a>),
     Balance,
     Books(BooksPath),
+    Callback(&'a str, &'a str),
     Config(ConfigPath<'a>),
     Generation(&'a str),
     GenerationCancel(&'a str),
@@ -106,6 +107,10 @@ impl<'a> Endpoint<'a> {
         if let Some(rest) = path.strip_prefix("/v1/webhook") {
             return WebhookPath::at(rest).map(Self::Webhook);
         }
+        if let Some(rest) = path.strip_prefix("/v1/callbacks/") {
+            let (tenant, provider) = rest.split_once('/')?;
+            return Some(Self::Callback(tenant, provider)).filter(|_| !provider.contains('/'));
+        }
         if let Some(id) = path.strip_prefix("/v1/keys/") {
             return Some(Self::Key(id)).filter(|_| !id.contains('/'));
         }
@@ -125,7 +130,7 @@ impl<'a> Endpoint<'a> {
     const fn methods(self) -> &'static [&'static str] {
         match self {
             Self::Admin(path) => path.methods(),
-            Self::Proxied(_) | Self::GenerationCancel(_) => &["POST"],
+            Self::Callback(..) | Self::Proxied(_) | Self::GenerationCancel(_) => &["POST"],
             Self::Config(path) => path.methods(),
             Self::Key(_) | Self::Token(_) => &["DELETE"],
             Self::Keys | Self::Tokens => &["GET", "POST"],
@@ -261,6 +266,7 @@ async fn serve(endpoint: Endpoint<'_>, request: Request, env: &Env, context: &Co
         Endpoint::Webhook(path) => webhooks::serve(path, &request, env).await,
         Endpoint::Balance => balance::show(&request, env).await,
         Endpoint::Books(path) => books::serve(path, &request, env).await,
+        Endpoint::Callback(tenant, provider) => callbacks::take(tenant, provider, request, env).await,
         Endpoint::Proxied(served) => proxy::serve(served, request, env, context).await,
         Endpoint::Generations => generations::list(&request, env).await,
         Endpoint::Generation(id) => generations::show(&request, env, id).await,
@@ -355,6 +361,11 @@ mod tests {
             ("GET", "/v1/webhook", to(Endpoint::Webhook(WebhookPath::Show))),
             ("GET", "/v1/webhook/rotate", WrongMethod(Endpoint::Webhook(WebhookPath::Rotate))),
             ("GET", "/v1/webhooks", Nowhere),
+            ("POST", "/v1/callbacks/acme/openai", to(Endpoint::Callback("acme", "openai"))),
+            ("GET", "/v1/callbacks/acme/openai", WrongMethod(Endpoint::Callback("acme", "openai"))),
+            ("POST", "/v1/callbacks/acme", Nowhere),
+            ("POST", "/v1/callbacks/acme/openai/x", Nowhere),
+            ("POST", "/admin/sweep", to(Endpoint::Admin(AdminPath::Sweep))),
             ("GET", "/v1/policy", to(Endpoint::Policy)),
             ("PUT", "/v1/policy", WrongMethod(Endpoint::Policy)),
             ("PUT", "/v1/config", to(Endpoint::Config(ConfigPath::Document))),

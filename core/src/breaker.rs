@@ -24,12 +24,17 @@ pub const OPEN_MAX_MS: u64 = 60_000;
 /// How long the one question of a half open breaker has it to itself, in milliseconds.
 pub const PROBE_MS: u64 = 15_000;
 
+/// When the others ask again while that one is on its way, in milliseconds: its answer may come any moment.
+pub const PROBED_MS: u64 = 1_000;
+
 /// The breaker of one provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Breaker {
     failures: u32,
     opened: u32,
     open_until: Option<UnixMillis>,
+    /// One question is on its way.
+    probing: bool,
 }
 
 impl Breaker {
@@ -40,9 +45,11 @@ impl Breaker {
     pub fn ask(&mut self, now: UnixMillis) -> Result<(), u64> {
         let Some(until) = self.open_until else { return Ok(()) };
         if until > now {
-            return Err(until.since(now));
+            let left_ms = until.since(now);
+            return Err(if self.probing { left_ms.min(PROBED_MS) } else { left_ms });
         }
         self.open_until = Some(now.plus(PROBE_MS));
+        self.probing = true;
         Ok(())
     }
 
@@ -60,6 +67,7 @@ impl Breaker {
         let open_ms = OPEN_MS.saturating_mul(2_u64.saturating_pow(self.opened)).min(OPEN_MAX_MS);
         self.opened = self.opened.saturating_add(1);
         self.open_until = Some(now.plus(open_ms));
+        self.probing = false;
     }
 }
 
@@ -100,7 +108,7 @@ mod tests {
         let mut breaker = open();
         let later = AT.plus(OPEN_MS);
         assert_eq!(breaker.ask(later), Ok(()));
-        assert_eq!(breaker.ask(later), Err(PROBE_MS), "the others wait for its answer");
+        assert_eq!(breaker.ask(later), Err(PROBED_MS), "the others wait for its answer");
         assert_eq!(breaker.ask(later.plus(PROBE_MS)), Ok(()), "an answer that was lost keeps nobody out");
         breaker.succeeded();
         assert_eq!(breaker.ask(later), Ok(()));

@@ -159,6 +159,12 @@ pub struct Limits {
     pub webhook_keep_ms: u64,
     /// Events of one tenant that may be on their way at once; and dead letters that further ones may become.
     pub webhook_pending_max: u32,
+    /// Tenants that one sweep pokes; the next one goes on behind them.
+    pub sweep_tenants_max: u32,
+    /// Callbacks of one tenant that wait for their operation; the oldest gives way.
+    pub callbacks_parked_max: u32,
+    /// How long a callback waits for its operation.
+    pub callback_parked_ms: u64,
 }
 
 impl Default for Limits {
@@ -180,6 +186,9 @@ impl Default for Limits {
             webhook_rotation_ms: 86_400_000,
             webhook_keep_ms: 2_592_000_000,
             webhook_pending_max: 10_000,
+            sweep_tenants_max: 200,
+            callbacks_parked_max: 1_000,
+            callback_parked_ms: 86_400_000,
         }
     }
 }
@@ -260,6 +269,9 @@ pub fn parse_limits(json: Option<&str>) -> Result<Limits, ConfigError> {
         ("webhook_timeout_ms", limits.webhook_timeout_ms),
         ("webhook_keep_ms", limits.webhook_keep_ms),
         ("webhook_pending_max", u64::from(limits.webhook_pending_max)),
+        ("sweep_tenants_max", u64::from(limits.sweep_tenants_max)),
+        ("callbacks_parked_max", u64::from(limits.callbacks_parked_max)),
+        ("callback_parked_ms", limits.callback_parked_ms),
     ]
     .into_iter()
     .find(|(_, value)| *value == 0);

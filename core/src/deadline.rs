@@ -67,9 +67,32 @@ pub fn backoff_ms(attempts: u32) -> u64 {
     1_000_u64.checked_shl(attempts.min(6)).unwrap_or(60_000).min(60_000)
 }
 
+/// A number below `span_ms` that differs from key to key and is always the same for one: it spreads over a span what would
+/// otherwise be due at one instant.
+#[must_use]
+pub fn spread_ms(key: &str, span_ms: u64) -> u64 {
+    let hash = key
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    // The low bits of this hash follow the last bytes closely; the high ones follow all.
+    (hash >> 16).checked_rem(span_ms).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_spread_is_even_and_always_the_same() {
+        assert_eq!((spread_ms("a", 0), spread_ms("a", 1)), (0, 0));
+        assert_eq!(spread_ms("a", 10_000), spread_ms("a", 10_000));
+        let mut tenths = [0_u32; 10];
+        for n in 0..10_000 {
+            let at = spread_ms(&alloc::format!("res_{n:032x}"), 10_000);
+            tenths[usize::try_from(at / 1_000).unwrap()] += 1;
+        }
+        assert!(tenths.iter().all(|count| (800..1_200).contains(count)), "{tenths:?}");
+    }
 
     #[test]
     fn earliest_wins_and_first_added_keeps_ties() {

@@ -110,6 +110,16 @@ random_id!(
     TokenId, "tok_"
 );
 
+impl AttemptId {
+    /// The id of a further attempt. It follows from the reservation and the epoch, so that whoever makes it twice makes the
+    /// same one; nobody else can, since a reservation's id is random.
+    #[must_use]
+    pub fn further(reservation: &ReservationId, epoch: u32) -> Self {
+        let digest = crate::key::hmac_sha256(reservation.as_str().as_bytes(), &[b"attempt", &epoch.to_be_bytes()]);
+        Self::from_random(digest.first_chunk().copied().unwrap_or_default())
+    }
+}
+
 /// Who pays. `[a-z0-9-]`, 1 to 32 characters: it is part of object names and of client keys.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

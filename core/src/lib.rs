@@ -27,13 +27,15 @@
 //! 8. A replay has the same effect and the same answer; a different body is refused without effect.
 //!    Tests: `any_history`, `any_history_keeps_the_books`, `a_repeated_admit_holds_once`.
 //! 9. Epochs and offsets only grow; a reader's bytes are a prefix of the log, each once.
-//!    Tests: `any_history`, `no_reader_gets_bytes_that_do_not_follow_its_own`.
+//!    Tests: `any_history`, `no_reader_gets_bytes_that_do_not_follow_its_own`, `a_lost_driver_is_driven_on_and_fenced`,
+//!    `cut_anywhere_and_taken_up_it_is_the_same`.
 //! 10. Audit `seq` has no gaps, each row names its predecessor's hash, each posting has one audit row.
 //!     Tests: `any_history_keeps_the_books`, `rows_chain_and_an_edit_shows`.
 //! 11. After the outbox is drained, balances equal the sum over reservations; slots in use never exceed the limit.
 //!     Tests: `any_history_keeps_the_books`, `order_of_deliveries_does_not_matter`, `a_slot_is_given_back_once`.
 //! 12. No second dispatch for an attempt of unknown outcome unless the route allows it.
-//!     Tests: `any_history`, `a_submission_is_never_repeated`, `a_cancelled_attempt_is_not_repeated`.
+//!     Tests: `any_history`, `a_submission_is_never_repeated`, `a_cancelled_attempt_is_not_repeated`,
+//!     `a_retry_waits_until_nothing_can_be_taken_up`.
 //!
 //! # Where to look
 //!
@@ -58,6 +60,7 @@ extern crate alloc;
 
 pub mod audit;
 pub mod breaker;
+pub mod callback;
 pub mod capability;
 pub mod config;
 pub mod deadline;

@@ -193,6 +193,15 @@ pub struct Terms {
     pub background: bool,
 }
 
+impl Terms {
+    /// Whether this system may send the request again by itself: the route says so, and the work is of a kind that is
+    /// repeated.
+    #[must_use]
+    pub fn may_repeat(&self) -> bool {
+        self.on_interruption == OnInterruption::Retry && self.workload.may_repeat()
+    }
+}
+
 /// What a request says about running in the background at its provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -5,19 +5,23 @@
 //! of output) that are never wrapped in JSON.
 
 mod books;
+mod operations;
 
 pub use books::{
     BooksCall, BooksReply, GenerationFilter, HoldName, LedgerFilter, PAGE_DEFAULT, PAGE_MAX, Paging, RecordsOf, Span,
 };
 
+pub use operations::{OperationCall, OperationReply, Swept};
+
 use crate::config::{Condition, ConfigEntry, ConfigVersion};
+use crate::evidence::Disposition;
 use crate::ids::{AttemptId, GenerationId, Identity, TenantId, TokenId};
 use crate::key::KeyDigest;
 use crate::ledger::Posting;
 use crate::money::Micros;
 use crate::policy::Terms;
 use crate::refusal::Refusal;
-use crate::reservation::{Cancellation, Detached, ResolvedBy, ResponseHead, RunEnd, UpstreamEnd};
+use crate::reservation::{Cancellation, Detached, ResolvedBy, ResponseHead, RunEnd, Signal, UpstreamEnd};
 use crate::signature::SecretText;
 use crate::tenant::account::{AccountView, Authority, KeyView, NewKey, Status};
 use crate::tenant::books::ReservationBooks;
@@ -118,6 +122,15 @@ pub enum TenantCall {
     },
     /// A further attempt is planned: may its hold be extended? Idempotent by reservation and epoch.
     Extend(Box<Extend>),
+    /// A poke: look into what is overdue, whatever became of the alarm. Harmless at any time.
+    Sweep,
+    /// About an operation at a provider.
+    Operation {
+        /// The provider's name.
+        provider: String,
+        /// What is said.
+        action: OperationCall,
+    },
     /// Which tokens were minted, or the end of one.
     Tokens {
         /// The caller's key, or the token that ends itself.
@@ -327,6 +340,10 @@ pub enum TenantReply {
     },
     /// The hold is extended by the amount asked for, now or before.
     Extended,
+    /// What a poke did.
+    Swept(Swept),
+    /// What is known of an operation.
+    Operation(OperationReply),
     /// Refused; nothing changed.
     Refused {
         /// Why.
@@ -352,6 +369,16 @@ pub enum DirectoryCall {
         /// At most so many.
         limit: u32,
     },
+    /// Tenants from where the walk of the sweep stands.
+    SweepNext {
+        /// At most so many.
+        limit: u32,
+    },
+    /// The sweep has come so far; the next one goes on behind it.
+    SweptTo {
+        /// The last tenant; none at the end of the directory: the next walk begins anew.
+        tenant: Option<TenantId>,
+    },
 }
 
 /// The answer of the DirectoryObject.
@@ -365,6 +392,8 @@ pub enum DirectoryReply {
         /// In the order of their ids.
         tenants: Vec<DirectoryEntry>,
     },
+    /// The place of the walk is stored.
+    Noted,
 }
 
 /// One tenant of the directory.
@@ -474,6 +503,11 @@ pub enum GenerationCall {
         #[serde(default)]
         by: ResolvedBy,
     },
+    /// A provider called back. Idempotent by the event's id.
+    Signal {
+        /// What it said.
+        signal: Box<Signal>,
+    },
 }
 
 /// The answer of a ReservationObject, where it is not the client's answer itself.
@@ -511,6 +545,11 @@ pub enum GenerationReply {
     Books(Box<ReservationBooks>),
     /// The hold is resolved or its generation lives.
     Resolved,
+    /// The signal was handled, now or before.
+    Signalled {
+        /// How.
+        disposition: Disposition,
+    },
     /// The reader's cursor lies beyond the end of the log.
     BeyondEnd {
         /// Where the log ends.
@@ -624,6 +663,32 @@ mod tests {
         assert!(matches!(&detached, TenantCall::Detached(told) if told.place.taken));
         assert_eq!(serde_json::to_string(&detached).unwrap(), bytes);
         assert_eq!(serde_json::to_string(&TenantReply::Extended).unwrap(), r#"{"reply":"extended"}"#);
+        for pinned in [
+            r#"{"call":"sweep"}"#.into(),
+            alloc::format!(r#"{{"call":"operation","provider":"p","action":{{"named":{{"identity":{identity},"operation_id":"resp_1"}}}}}}"#),
+            r#"{"call":"operation","provider":"p","action":{"called":{"event":{"event_id":"evt_1","operation_id":"resp_1","outcome":"completed"}}}}"#.into(),
+        ] {
+            let call = serde_json::from_str::<TenantCall>(&pinned).unwrap();
+            assert_eq!(serde_json::to_string(&call).unwrap(), pinned);
+        }
+        for pinned in
+            [r#"{"reply":"swept","holds_asked":1,"holds_failed":2,"holds_left":true}"#, r#"{"reply":"operation"}"#]
+        {
+            let reply = serde_json::from_str::<TenantReply>(pinned).unwrap();
+            assert_eq!(serde_json::to_string(&reply).unwrap(), pinned);
+        }
+        for pinned in [r#"{"call":"sweep_next","limit":3}"#, r#"{"call":"swept_to","tenant":null}"#] {
+            let call = serde_json::from_str::<DirectoryCall>(pinned).unwrap();
+            assert_eq!(serde_json::to_string(&call).unwrap(), pinned);
+        }
+        let signal = r#"{"call":"signal","signal":{"event_id":"callback:evt_1","source":"callback","subject":{"by":"operation","operation_id":"resp_1"},"report":{"report":"ended","outcome":"completed","usage":null},"observed_at":7}}"#;
+        let call = serde_json::from_str::<GenerationCall>(signal).unwrap();
+        assert_eq!(serde_json::to_string(&call).unwrap(), signal);
+        let disposition = Disposition::ProcessedWithoutDuplicateEffects;
+        assert_eq!(
+            serde_json::to_string(&GenerationReply::Signalled { disposition }).unwrap(),
+            r#"{"reply":"signalled","disposition":"processed_without_duplicate_effects"}"#
+        );
     }
 
     #[test]

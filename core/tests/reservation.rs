@@ -21,6 +21,8 @@ mod asked;
 mod auto;
 #[path = "reservation/books.rs"]
 mod books;
+#[path = "reservation/callbacks.rs"]
+mod callbacks;
 #[path = "reservation/cancel.rs"]
 mod cancel;
 #[path = "reservation/commands.rs"]
@@ -47,8 +49,12 @@ mod operate;
 mod outbox;
 #[path = "reservation/place.rs"]
 mod place;
+#[path = "reservation/redeliver.rs"]
+mod redeliver;
 #[path = "reservation/rejoin.rs"]
 mod rejoin;
+#[path = "reservation/repeats.rs"]
+mod repeats;
 #[path = "reservation/resume.rs"]
 mod resume;
 #[path = "reservation/retry.rs"]

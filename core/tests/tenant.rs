@@ -19,6 +19,8 @@ mod billing;
 mod check;
 #[path = "tenant/detached.rs"]
 mod detached;
+#[path = "tenant/due.rs"]
+mod due;
 #[path = "tenant/extensions.rs"]
 mod extensions;
 #[path = "tenant/histories.rs"]
@@ -46,7 +48,7 @@ use holdfast_core::policy::{Background, OnDisconnect, OnExpiry, OnInterruption, 
 use holdfast_core::refusal::Refusal;
 use holdfast_core::request::Endpoint;
 use holdfast_core::tenant::account::Status;
-use holdfast_core::tenant::{Admit, HoldState, due_after_start};
+use holdfast_core::tenant::{Admit, HoldState};
 use holdfast_core::time::UnixMillis;
 use world::{PATH, START, World, config, identity, micros, posting, request};
 
@@ -370,17 +372,4 @@ fn a_hold_belongs_to_the_period_of_its_admission() {
     world.settle(&settled(1, 25), next_day).unwrap();
     let of = |key: &str| (world.periods[key].held.get(), world.periods[key].spent.get());
     assert_eq!((of("2026-11-30"), of("2026-12-01")), ((0, 25), (30, 0)));
-}
-
-#[test]
-fn a_hold_is_looked_into_after_its_start_and_again_after_its_longest_time() {
-    let routes =
-        r#"{"name":"r","provider":"p","max_output_tokens":10,"total_ms":1000,"lease_ms":2000,"observation_ms":30}"#;
-    let mut world = World::new(config(1_000, 1_000, 4, routes));
-    world.limits.start_grace_ms = 7_000;
-    world.admit(&request(1, 20), START).unwrap();
-    let hold = &world.holds[&identity(1).reservation];
-    assert_eq!(hold.due_at, START.plus(7_000));
-    assert_eq!(due_after_start(hold, START.plus(7_000)), START.plus(67_000), "a minute from now at the earliest");
-    assert_eq!(due_after_start(hold, START), START.plus(3_030 + 60_000));
 }

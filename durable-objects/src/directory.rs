@@ -19,6 +19,10 @@ const TABLES: &str = "
     ) STRICT, WITHOUT ROWID;
 ";
 
+/// How far the sweep has come: a tenant's id, or nothing at the beginning.
+const SWEEP_TABLE: &str =
+    "CREATE TABLE IF NOT EXISTS sweep (one INTEGER PRIMARY KEY CHECK (one = 1), tenant TEXT NOT NULL) STRICT";
+
 /// All tenants by id. It decides nothing: an entry without a tenant behind it is harmless.
 #[durable_object]
 pub struct DirectoryObject {
@@ -41,6 +45,8 @@ impl DirectoryObject {
         match call {
             DirectoryCall::Add { tenant, created_at } => self.add(&tenant, created_at),
             DirectoryCall::List { after, limit } => self.list(after.as_ref(), limit),
+            DirectoryCall::SweepNext { limit } => self.list(self.swept_to()?.as_ref(), limit),
+            DirectoryCall::SweptTo { tenant } => self.note_swept(tenant.as_ref()),
         }
     }
 
@@ -50,6 +56,25 @@ impl DirectoryObject {
         let statement = "INSERT INTO tenant (id, created_at) VALUES (?, ?) ON CONFLICT (id) DO NOTHING";
         sql::run(&self.sql, statement, vec![tenant.as_str().into(), sql::time(created_at)?])?;
         Ok(DirectoryReply::Added)
+    }
+
+    /// Where the walk of the sweep stands.
+    fn swept_to(&self) -> Result<Option<TenantId>> {
+        if !sql::has_table(&self.sql, "sweep")? {
+            return Ok(None);
+        }
+        match sql::first(&self.sql, "SELECT tenant FROM sweep", vec![])?.and_then(|row| row.into_iter().next()) {
+            Some(worker::SqlStorageValue::String(id)) => Ok(TenantId::parse(&id).ok()),
+            _ => Ok(None),
+        }
+    }
+
+    fn note_swept(&self, tenant: Option<&TenantId>) -> Result<DirectoryReply> {
+        sql::run(&self.sql, SWEEP_TABLE, vec![])?;
+        let statement = "INSERT INTO sweep (one, tenant) VALUES (1, ?)
+            ON CONFLICT (one) DO UPDATE SET tenant = excluded.tenant";
+        sql::run(&self.sql, statement, vec![tenant.map_or("", TenantId::as_str).into()])?;
+        Ok(DirectoryReply::Noted)
     }
 
     fn list(&self, after: Option<&TenantId>, limit: u32) -> Result<DirectoryReply> {

@@ -4,6 +4,7 @@ use holdfast_core::config::{ConfigError, Limits, Provider, parse_limits, parse_p
 use holdfast_core::ids::TenantId;
 use holdfast_core::key::{ClientKey, KeyDigest, ProviderKey};
 use holdfast_core::refusal::Refusal;
+use holdfast_core::signature::SigningSecret;
 use holdfast_core::tenant::RunStart;
 use holdfast_core::token::TokenKey;
 use worker::Env;
@@ -117,6 +118,23 @@ pub fn check_operator_key(env: &Env) -> Result<(), Refusal> {
 pub fn provider_key(env: &Env, provider: &Provider) -> Result<ProviderKey, Refusal> {
     let missing = || misconfigured(ConfigError(format!("the secret {} is not set", provider.secret)));
     secret(env, &provider.secret).map(ProviderKey::new).ok_or_else(missing)
+}
+
+/// The secrets by which a provider signs its callbacks: one, or two divided by a space while one is being replaced. `None`
+/// for a provider that is not configured to call back.
+///
+/// # Errors
+/// [`Refusal::Misconfigured`] where the binding is empty, or one of them is no secret: nothing is verified by it then.
+pub fn callback_secrets(env: &Env, provider: &Provider) -> Result<Option<Vec<SigningSecret>>, Refusal> {
+    let Some(name) = &provider.callback_secret else { return Ok(None) };
+    let text = secret(env, name).unwrap_or_default();
+    let secrets: Result<Vec<_>, _> = text.split_ascii_whitespace().map(SigningSecret::parse).collect();
+    let fault = |what: &str| misconfigured(ConfigError(format!("the secret {name} {what}")));
+    match secrets {
+        Ok(secrets) if secrets.is_empty() => Err(fault("is not set")),
+        Ok(secrets) => Ok(Some(secrets)),
+        Err(error) => Err(fault(&format!("cannot be used: {error}"))),
+    }
 }
 
 /// A secret binding; locally it may be a plain variable.

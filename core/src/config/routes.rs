@@ -202,12 +202,14 @@ impl RouteCheck<'_> {
         if self.policies.on_interruption != OnInterruption::Retry {
             return;
         }
-        let reason = if self.policies.workload.may_repeat() {
-            "not served by this version: a retry needs the request's body, which is not stored"
-        } else {
+        let reason = if !self.policies.workload.may_repeat() {
             "an agentic call is never repeated by itself: the first one may have had effects"
+        } else if self.policies.owner == Owner::Edge {
+            "a retry needs the request's body, which owner `edge` does not store"
+        } else {
+            return;
         };
-        self.error(faults, "on_interruption", &["workload", "match"], FaultCode::Contradiction, reason);
+        self.error(faults, "on_interruption", &["workload", "match", "owner"], FaultCode::Contradiction, reason);
     }
 
     fn expiry(&self, providers: &[Provider], faults: &mut Faults<'_>) {

@@ -153,7 +153,8 @@ pub struct Route {
     /// What the deadline of an unresolved reservation does.
     #[serde(default)]
     pub on_expiry: Expiry,
-    /// What a lost driver means where the provider cannot resume. `retry` is not served by this version.
+    /// What a lost driver means where the provider cannot resume, or a call that got no answer. `retry` says that the call
+    /// may be repeated as long as nothing of an answer was stored or shown: three attempts at most, each held for.
     #[serde(default)]
     pub on_interruption: OnInterruption,
     /// A hold above this is never resolved by a rule alone when its outcome is open, in micro-USD.

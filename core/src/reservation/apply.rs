@@ -48,7 +48,7 @@ impl Aggregate {
                 transition
             }
         };
-        Ok(transition.placed(self, now).announced(self, now))
+        Ok(transition.placed(self, now).announced(self, now).with_operation(self, now))
     }
 }
 
@@ -71,22 +71,17 @@ fn entomb(
     by: ResolvedBy,
     now: UnixMillis,
 ) -> Transition {
-    let id = posting_id(&identity.reservation, 0, PostingKind::Release, 1);
-    let posting = Posting {
-        reservation: Some(identity.reservation.clone()),
-        generation: Some(identity.generation.clone()),
-        price_version: Some(terms.price_version.clone()),
-        ..Posting::new(id, PostingKind::Release, terms.hold, ReasonCode::NeverStarted, now)
-    };
-    let tombstone = Tombstone {
+    let mut tombstone = Tombstone {
         identity: identity.clone(),
         attempt: attempt.clone(),
         terms: terms.clone(),
         resolved_at: now,
         by,
-        deliveries: vec![delivery(&posting, now)],
+        deliveries: Vec::new(),
         refused_deliveries: Vec::new(),
     };
+    let posting = tombstone_release(&tombstone);
+    tombstone.deliveries = vec![delivery(&posting, now)];
     let mut transition = Transition::to(Aggregate::Tombstone(Box::new(tombstone.clone())), Reply::Done).with_history(
         now,
         "resolve_never_started",
@@ -98,10 +93,23 @@ fn entomb(
     transition
 }
 
+/// The release of a hold that was never used.
+pub(super) fn tombstone_release(tombstone: &Tombstone) -> Posting {
+    let Tombstone { identity, terms, resolved_at, .. } = tombstone;
+    let id = posting_id(&identity.reservation, 0, PostingKind::Release, 1);
+    Posting {
+        reservation: Some(identity.reservation.clone()),
+        generation: Some(identity.generation.clone()),
+        price_version: Some(terms.price_version.clone()),
+        ..Posting::new(id, PostingKind::Release, terms.hold, ReasonCode::NeverStarted, *resolved_at)
+    }
+}
+
 impl Tombstone {
     fn apply(&self, command: &Command, now: UnixMillis) -> Result<Transition, Refusal> {
         match command {
             Command::ResolveNeverStarted { .. } | Command::Wake { .. } => Ok(Transition::unchanged(Reply::Done)),
+            Command::HoldOpen { postings } => Ok(self.redeliver(postings, now)),
             Command::Acknowledge { posting_id } => Ok(self.acknowledge(posting_id)),
             Command::DeliveryFailed { posting_id } => Ok(self.delivery_failed(posting_id, now)),
             Command::DeliveryRefused { posting_id, refusal } => Ok(self.delivery_refused(posting_id, refusal, now)),
@@ -160,6 +168,7 @@ impl Reservation {
             Command::ExtensionRefused { epoch } => self.extension_refused(*epoch, now),
             Command::Operate { action, recorded } => self.operate(action, recorded.as_deref(), log, now),
             Command::Wake { driver_alive } => Ok(self.wake(*driver_alive, log, heartbeat_ms, now)),
+            Command::HoldOpen { postings } => Ok(self.redeliver(postings, now)),
             Command::Acknowledge { posting_id } => Ok(self.acknowledge(posting_id, now)),
             Command::ReadTold => Ok(self.read_told()),
             Command::DeliveryFailed { posting_id } => Ok(self.delivery_failed(posting_id, now)),

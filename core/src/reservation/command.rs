@@ -165,9 +165,14 @@ pub enum Command {
         /// Who found it.
         by: ResolvedBy,
     },
-    /// The tenant has applied a posting, or taken a notice.
+    /// The tenant still holds what it was told to end, or was not told.
+    HoldOpen {
+        /// The postings that the outbox has rows of.
+        postings: Vec<Posting>,
+    },
+    /// The tenant has applied a posting, or taken another parcel.
     Acknowledge {
-        /// Which; a notice by its own id.
+        /// Which; a parcel by its own id.
         posting_id: String,
     },
     /// The tenant knows that the result was read after the end.
@@ -210,6 +215,7 @@ impl Command {
             Self::Operate { .. } => "operate",
             Self::Wake { .. } => "wake",
             Self::ResolveNeverStarted { .. } => "resolve_never_started",
+            Self::HoldOpen { .. } => "hold_open",
             Self::Acknowledge { .. } => "acknowledge",
             Self::ReadTold => "read_told",
             Self::DeliveryFailed { .. } => "delivery_failed",

@@ -167,6 +167,9 @@ impl Reservation {
         now: UnixMillis,
     ) -> Result<Transition, Refusal> {
         self.guard_driver(epoch)?;
+        if self.end_is_repeated(end, log) {
+            return Ok(self.repeated(end, now));
+        }
         if self.end_leaves_open(end) || self.breaks_off(end, now) {
             return Ok(self.interrupted(end, log, now));
         }

@@ -14,6 +14,8 @@
 //! | cancel: requested, sent, confirmed, lost, unknown | [`cancel`] |
 //! | how did the driver end? | [`conclude`] |
 //! | the driver is gone: what now? | `resolve`, by the rules of [`crate::reconcile`] |
+//! | a further attempt: when, and what it needs | `repeat` |
+//! | what the tenant lost, or never got | `redeliver` |
 //! | can its stream be taken up again? | [`resume`] |
 //! | what came late, twice or out of order | [`signal`] |
 //! | what an operator may do | [`operate`] |
@@ -40,6 +42,8 @@ mod outbox;
 mod place;
 mod posting;
 mod record;
+mod redeliver;
+mod repeat;
 mod resolve;
 pub mod resume;
 mod run_end;

@@ -1,12 +1,14 @@
-//! Postings on their way to the tenant, and what is told of a change that has none: at least once, until they are
-//! acknowledged or refused for good.
+//! What is on its way to the tenant: postings, what is told of a change that has none, and the names of operations. At
+//! least once, until it is acknowledged or refused for good.
 
+use super::attempt::Attempt;
 use super::{Aggregate, Reply, Reservation, Tombstone, Transition};
 use crate::deadline::backoff_ms;
 use crate::ledger::{Posting, ReasonCode};
 use crate::time::UnixMillis;
 use crate::webhook::Notice;
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,8 @@ pub enum Parcel {
     Posting,
     /// What is told of a change that has no posting.
     Notice,
+    /// The provider's name of an operation, so that a callback finds its generation. It has no row: the state has it.
+    Operation,
     /// Whether the work goes on without a reader; its body is the aggregate's own [`super::Place`].
     Place,
 }
@@ -30,7 +34,7 @@ impl Parcel {
     }
 }
 
-/// A posting or notice that the tenant has not acknowledged yet. Its body is the outbox row.
+/// A parcel that the tenant has not acknowledged yet. The body of a posting or notice is the outbox row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Delivery {
     /// Which posting; of another parcel its own id.
@@ -63,6 +67,21 @@ pub(super) fn delivery(posting: &Posting, now: UnixMillis) -> Delivery {
 /// The first delivery of a notice: at once.
 pub(super) fn notice_delivery(notice: &Notice, now: UnixMillis) -> Delivery {
     Delivery { posting_id: notice.id.clone(), parcel: Parcel::Notice, attempts: 0, next_at: now }
+}
+
+impl Transition {
+    /// Puts the name of an operation on its way, once it is known and the provider calls back about it.
+    pub(super) fn with_operation(self, before: &Aggregate, now: UnixMillis) -> Self {
+        let named_before = |attempt: &Attempt| {
+            before.live().is_some_and(|live| live.attempts().any(|it| it.id == attempt.id && it.operation_id.is_some()))
+        };
+        self.map_live(|live| {
+            let Some(posting_id) = live.operation_parcel(&live.attempt) else { return };
+            if !named_before(&live.attempt) {
+                live.deliveries.push(Delivery { posting_id, parcel: Parcel::Operation, attempts: 0, next_at: now });
+            }
+        })
+    }
 }
 
 fn parcel_of(deliveries: &[Delivery], id: &str) -> Option<Parcel> {
@@ -121,6 +140,19 @@ impl Tombstone {
 }
 
 impl Reservation {
+    /// The parcel that names the operation of an attempt, where the provider calls back and has named it.
+    fn operation_parcel(&self, attempt: &Attempt) -> Option<String> {
+        let named = attempt.operation_id.is_some() && self.terms.capabilities.callback;
+        named.then(|| format!("{}:{}:operation", self.identity.reservation, attempt.first_epoch))
+    }
+
+    /// The operation that a parcel of [`Parcel::Operation`] names.
+    #[must_use]
+    pub fn operation_of(&self, parcel_id: &str) -> Option<&str> {
+        let attempt = self.attempts().find(|attempt| self.operation_parcel(attempt).as_deref() == Some(parcel_id))?;
+        attempt.operation_id.as_deref()
+    }
+
     pub(super) fn acknowledge(&self, posting_id: &str, now: UnixMillis) -> Transition {
         let deliveries = without(&self.deliveries, posting_id);
         if deliveries == self.deliveries {
@@ -156,7 +188,7 @@ impl Reservation {
             Some(Parcel::Posting) | None => {}
             Some(Parcel::Place) => return next.place_refused(refusal, now),
             // Nobody's balance depends on it.
-            Some(Parcel::Notice) => {
+            Some(Parcel::Notice | Parcel::Operation) => {
                 return next.changed(Reply::Done).with_history(now, "delivery_refused", refusal, self.attempt.epoch());
             }
         }

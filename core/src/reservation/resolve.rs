@@ -9,11 +9,10 @@ use super::record::Basis;
 use super::resume::Planned;
 use super::{ConnectionState, Lifecycle, LogFacts, Reconciliation, Reservation, ResolvedAs, Settlement, UpstreamState};
 use crate::finding::{Finding, Source};
-use crate::ids::AttemptId;
 use crate::ledger::ReasonCode;
 use crate::meter::EndClass;
 use crate::money::Micros;
-use crate::policy::{Owner, SlotOnExpiry};
+use crate::policy::SlotOnExpiry;
 use crate::reconcile::{
     Action, Circumstances, CompletionEvidence, Decision, DriverEvidence, Evidence, ExecutionEvidence, FinalizeBasis,
     LeaseEvidence, LedgerEvidence, Outcome, OwnerEvidence, Phase, ReleaseBasis, UsageEvidence, decide,
@@ -180,8 +179,11 @@ impl Reservation {
         }
         let mut known = self.clone();
         known.learn(end, now);
+        if let Some(until) = known.usage_to_ask_for(&search, end, now) {
+            return Ok(known.defer(until, true, now));
+        }
         let evidence = known.evidence(end, log, now);
-        let decision = decide(&evidence, &known.circumstances(&search, now));
+        let decision = decide(&evidence, &known.circumstances(&search, log, now));
         known.act(&decision, end, log, now)
     }
 
@@ -256,19 +258,38 @@ impl Reservation {
     }
 
     fn watch(&mut self, now: UnixMillis) {
-        if self.terms.watch_ms == 0 {
-            return;
+        if self.terms.watch_ms > 0 {
+            self.watch_for(self.terms.watch_ms, now);
         }
+    }
+
+    /// The provider is asked, after the end, for as long.
+    pub(super) fn watch_for(&mut self, watch_ms: u64, now: UnixMillis) {
         self.reconciliation = Some(Reconciliation {
             since: now,
-            deadline: now.plus(self.terms.watch_ms),
-            next_at: now.plus(crate::reconcile::backoff_ms(0, None, self.jitter()).min(self.terms.watch_ms)),
+            deadline: now.plus(watch_ms),
+            next_at: now.plus(crate::reconcile::backoff_ms(0, None, self.jitter()).min(watch_ms)),
             look_up: false,
             lookups: 0,
             retry_after_ms: None,
             extending: false,
             extension_refused: false,
         });
+    }
+
+    /// When the provider is asked for the usage of what it has called back as done: a callback tells none, and before the
+    /// deadline an upper bound is no match for a count.
+    fn usage_to_ask_for(&self, search: &Reconciliation, end: &UpstreamEnd, now: UnixMillis) -> Option<UnixMillis> {
+        let said = self.attempt.reported.filter(|said| said.source == Source::Callback && said.usage.is_none())?;
+        let used = said.outcome != Outcome::Failed && !self.accounted(end).metered.is_exact();
+        let askable = self.can_be_asked() && !self.attempt.conflict && now < search.deadline;
+        let pause_ms = crate::reconcile::backoff_ms(search.lookups, search.retry_after_ms, self.jitter());
+        (used && askable).then(|| now.plus(pause_ms).min(search.deadline))
+    }
+
+    /// Whether the provider can be asked about the owning attempt.
+    pub(super) const fn can_be_asked(&self) -> bool {
+        self.terms.capabilities.practice().looks_up() && self.attempt.operation_id.is_some()
     }
 
     fn defer(&self, until: UnixMillis, look_up: bool, now: UnixMillis) -> Transition {
@@ -314,78 +335,6 @@ impl Reservation {
             live.ask_for_review(reason, now);
         });
         Ok(self.with_record(transition, Basis::Rule(decision), log, now))
-    }
-
-    /// A further attempt is decided. It starts once the tenant has extended the hold, under an id of its own.
-    pub(super) fn plan_retry(&self, end: &UpstreamEnd, now: UnixMillis) -> Transition {
-        let mut next = self.clone();
-        // What the attempt that ends here may have used is part of the settlement. What was never sent used nothing.
-        next.attempt.accounted = self.was_submitted().then(|| self.accounted(end));
-        if let Some(search) = &mut next.reconciliation {
-            search.extending = true;
-            search.next_at = now.plus(EVIDENCE_RETRY_MS);
-        }
-        let extension = self.extension();
-        let epoch = self.attempt.epoch();
-        next.changed(Reply::Done).with_history(now, "reconcile", "retry", epoch).with_effect(extension)
-    }
-
-    /// Asks for the worst case of one more attempt. The posting's id names the epoch: asked twice, it is extended once.
-    fn extension(&self) -> Effect {
-        Effect::ExtendHold { epoch: self.attempt.epoch().saturating_add(1), amount: self.terms.hold }
-    }
-
-    pub(super) fn hold_extended(&self, epoch: u32, id: &AttemptId, now: UnixMillis) -> Result<Transition, Refusal> {
-        if self.attempt.first_epoch == epoch && self.attempt.id == *id {
-            return Ok(Transition::unchanged(Reply::AlreadyStarted));
-        }
-        let waits = self.reconciliation.is_some_and(|search| search.extending) && !self.lifecycle.is_terminal();
-        if !waits || epoch != self.attempt.epoch().saturating_add(1) {
-            return Err(Refusal::StaleEpoch { current: self.attempt.epoch() });
-        }
-        let mut next = self.clone();
-        next.extended = self.extended.plus(self.terms.hold)?;
-        // Meanwhile somebody wanted it stopped, or said what it came to: there is nothing to repeat (invariant 12).
-        if self.attempt.abort.is_some() || self.attempt.reported.is_some() || self.attempt.conflict {
-            next.reconciliation = self.reconciliation.map(|search| Reconciliation {
-                extending: false,
-                extension_refused: true,
-                ..search
-            });
-            let effect = next.look_again(now);
-            let mut transition =
-                next.changed(Reply::Done).with_history(now, "hold_extended", "not_needed", self.attempt.epoch());
-            transition.effects.extend(effect);
-            return Ok(transition);
-        }
-        let mut further = Attempt::prepared(id.clone(), epoch, &self.terms, now);
-        // The object starts it and drives it, also where an edge drove the first: that one's request is gone.
-        further.lease.owner = Owner::Object;
-        let ended = core::mem::replace(&mut next.attempt, further);
-        next.past_attempts.push(ended);
-        next.reconciliation = None;
-        next.head = None;
-        if next.cancellation.is_none() && next.lifecycle != Lifecycle::CancellationRequested {
-            let gone = next.connection.state == ConnectionState::Disconnected;
-            next.lifecycle = if gone { Lifecycle::Detached } else { Lifecycle::Active };
-        }
-        Ok(next.changed(Reply::Started { epoch }).with_history(now, "hold_extended", "attempt_started", epoch))
-    }
-
-    pub(super) fn extension_refused(&self, epoch: u32, now: UnixMillis) -> Result<Transition, Refusal> {
-        if epoch != self.attempt.epoch().saturating_add(1) {
-            return Err(Refusal::StaleEpoch { current: self.attempt.epoch() });
-        }
-        let Some(search) = self.reconciliation.filter(|search| search.extending) else {
-            return Ok(Transition::unchanged(Reply::Done));
-        };
-        let mut next = self.clone();
-        next.reconciliation = Some(Reconciliation { extending: false, extension_refused: true, ..search });
-        let effect = next.look_again(now);
-        let mut transition =
-            next.changed(Reply::Done).with_history(now, "extension_refused", "refused", self.attempt.epoch());
-        transition.effects.extend(effect);
-        Ok(transition)
     }
 
     /// What is known, by kind of source (seed 2).
@@ -444,7 +393,7 @@ impl Reservation {
         stores
     }
 
-    fn circumstances(&self, search: &Reconciliation, now: UnixMillis) -> Circumstances {
+    fn circumstances(&self, search: &Reconciliation, log: &LogFacts, now: UnixMillis) -> Circumstances {
         Circumstances {
             capabilities: self.terms.capabilities,
             on_expiry: self.terms.on_expiry,
@@ -454,7 +403,7 @@ impl Reservation {
             deadline: search.deadline,
             lookups: search.lookups,
             attempts: u32::try_from(self.past_attempts.len()).unwrap_or(u32::MAX).saturating_add(1),
-            retry_refused: search.extension_refused || self.attempt.abort.is_some(),
+            retry_refused: search.extension_refused || !self.may_repeat(log),
             retry_after_ms: search.retry_after_ms,
             jitter: self.jitter(),
             now,

@@ -22,7 +22,11 @@
 //! | end with usage, after a release by expiry | `late_settlement` | `corrective_action_initiated` |
 //! | end with usage that costs something else, after any other resolution | `correction` | `corrective_action_initiated` |
 //! | end without usage, after a release | cannot be priced: for review | `quarantined` |
+//! | end after the end, of agentic work | for review, whatever it would change | `quarantined` |
 //! | news after a compensation | recorded | `ignored` |
+//!
+//! A callback tells that the work is done, and not what it used. Where the provider can be asked it is asked for the usage:
+//! during the search before anything is concluded, after the end for a while; the answer is a signal of its own.
 
 use super::attempt::{Accounted, Attempt, Reported};
 use super::command::{Effect, Reply, Transition};
@@ -37,6 +41,9 @@ use crate::usage::{Metered, Usage};
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+
+/// How long the provider is asked for the usage of what it called back as done after the end: about as long as it keeps it.
+const LATE_USAGE_MS: u64 = 600_000;
 
 /// Which operation a signal is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -246,6 +253,12 @@ impl Reservation {
         }
         let handled = match (self.lifecycle, self.settlement) {
             (Lifecycle::Compensated, _) => Ok((Disposition::Ignored, Vec::new())),
+            // What an agent has done meanwhile, no rule knows (design 5): it completes late only through review.
+            _ if self.terms.workload.late_needs_review() => {
+                next.attempt_at_mut(which).accounted = self.attempt_at(which).accounted;
+                next.ask_for_review(ReasonCode::LateCompletion, now);
+                Ok((Disposition::Quarantined, Vec::new()))
+            }
             (_, Settlement::Disputed | Settlement::Pending) => {
                 next.ask_for_review(ReasonCode::LateCompletion, now);
                 Ok((Disposition::Quarantined, Vec::new()))
@@ -267,9 +280,20 @@ impl Reservation {
             next.ask_for_review(ReasonCode::LateCompletion, now);
             (Disposition::Quarantined, Vec::new())
         });
+        if signal.source == Source::Callback && which == Which::Owning && exact.is_none() {
+            next.ask_for_late_usage(reported.outcome, now);
+        }
         let mut transition = next.changed(Reply::Signal(disposition));
         transition.postings = postings;
         self.with_row(transition, signal, disposition, now)
+    }
+
+    /// A callback tells no usage: after the end the provider is asked for it for a while, where it can be asked.
+    fn ask_for_late_usage(&mut self, outcome: Outcome, now: UnixMillis) {
+        let used = outcome != Outcome::Failed && self.lifecycle != Lifecycle::Compensated;
+        if used && self.can_be_asked() && self.reconciliation.is_none() {
+            self.watch_for(LATE_USAGE_MS, now);
+        }
     }
 
     /// The hold was kept beyond its deadline: what is known now settles it. The terminal state stays (invariant 3).

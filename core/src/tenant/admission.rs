@@ -1,6 +1,7 @@
 //! Admission: key, idempotency, route, price, budget, slot, in this order; then the hold.
 
 use super::account::{Account, Status};
+use super::due::first_due;
 use super::runs::{RouteMeasures, RunRow, RunStart, auto_terms};
 use super::{Hold, HoldState, IdempotencyRow, PeriodState, PostedRows, TenantState, period_key, post};
 use crate::config::{Facts, Limits, Provider, TenantConfig, provider_of};
@@ -210,7 +211,7 @@ pub fn admit(
         idempotency_scope: admit.idempotency_scope(),
         state: HoldState::Open,
         admitted_at: now,
-        due_at: now.plus(context.limits.start_grace_ms),
+        due_at: first_due(&admit.identity.reservation, context.limits.start_grace_ms, now),
         extended: Micros::ZERO,
         reduced: Micros::ZERO,
         slot_freed: false,

@@ -10,6 +10,7 @@ pub mod account;
 mod admission;
 pub mod books;
 mod detached;
+mod due;
 mod extension;
 mod policy_report;
 mod runs;
@@ -18,6 +19,7 @@ mod settlement;
 pub(crate) use admission::check_dialect;
 pub use admission::{AdmissionRows, Admit, AdmitContext, Admitted, admit, route_of};
 pub use detached::{DetachedContext, detach};
+pub use due::{OPEN_ASKED_MAX_MS, due_after_start, first_due};
 pub use extension::{Extend, ExtendContext, extend};
 pub use policy_report::{
     CancelSignals, ClientSignals, Decisions, Departures, DetachSignals, PolicyCosts, PolicyReport, Recommendation,
@@ -281,12 +283,4 @@ fn post_on_hold(
     let invoice_line = InvoiceLine::of(&posting, &hold.identity, &hold.terms, &hold.period, now);
     let posted = post(tenant, posting, held, slots, now)?;
     Ok(SettlementRows { posted, invoice_line, hold: next, period, idempotency: KeyAfter::Unchanged })
-}
-
-/// When an open hold is looked into again: once its generation must have ended, with a minute for a late alarm.
-#[must_use]
-pub fn due_after_start(hold: &Hold, now: UnixMillis) -> UnixMillis {
-    let terms = &hold.terms;
-    let longest = terms.total_ms.saturating_add(terms.lease_ms).saturating_add(terms.observation_ms);
-    hold.admitted_at.plus(longest.saturating_add(60_000)).max(now.plus(60_000))
 }

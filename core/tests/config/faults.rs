@@ -173,7 +173,7 @@ fn contradictions() {
         (json!({ "total_ms": 1_000, "first_byte_ms": 1_001 }), "routes[0].first_byte_ms | contradiction | 1001 | can never be reached: the generation has ended after `total_ms` (1000)".into()),
         (json!({ "idle_ms": 600_001 }), "routes[0].idle_ms | contradiction | 600001 | can never be reached: the generation has ended after `total_ms` (600000)".into()),
         (json!({ "total_ms": 1_000, "expected_ms": 1_001 }), "routes[0].expected_ms | contradiction | 1001 | a normal generation would be stopped by `total_ms` (1000)".into()),
-        (json!({ "on_interruption": "retry" }), "routes[0].on_interruption | contradiction | \"retry\" | not served by this version: a retry needs the request's body, which is not stored".into()),
+        (edge(json!({ "on_interruption": "retry", "total_ms": 28_000 })), "routes[0].on_interruption | contradiction | \"retry\" | a retry needs the request's body, which owner `edge` does not store".into()),
         (json!({ "on_interruption": "retry", "workload": "agentic" }), "routes[0].on_interruption | contradiction | \"retry\" | an agentic call is never repeated by itself: the first one may have had effects".into()),
         (json!({ "name": "a\nb" }), "routes[0].name | malformatted | \"a\\nb\" | must have no control characters".into()),
         (json!({ "match": { "model": "m", "path": "v1/x" } }), "routes[0].match.path | malformatted | \"v1/x\" | must be a path: `/`, then visible ASCII without `?` and `#`".into()),

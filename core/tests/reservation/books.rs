@@ -4,7 +4,7 @@
 use super::world::World;
 use holdfast_core::ledger::{PostingKind, ReasonCode};
 use holdfast_core::policy::Terms;
-use holdfast_core::reservation::{Aggregate, Lifecycle, Parcel, Reservation, ResolvedAs, Settlement};
+use holdfast_core::reservation::{Aggregate, Delivery, Lifecycle, Parcel, Reservation, ResolvedAs, Settlement};
 use holdfast_core::usage::Metered;
 use holdfast_core::webhook::EventType;
 use std::collections::BTreeSet;
@@ -48,9 +48,15 @@ pub(crate) fn check(world: &World, terms: &Terms, acknowledged: &BTreeSet<String
     assert!(of(PostingKind::Compensation).count() <= 1, "once");
     let late: Vec<_> = postings.iter().filter(|posting| posting.kind == PostingKind::LateSettlement).collect();
     assert!(late.len() <= 1 && (late.is_empty() || resolving[0].kind == PostingKind::Release), "{postings:?}");
-    // Invariant 6: each posting is on its way, has arrived, or was put aside.
-    let of_books = world.aggregate.deliveries().iter().filter(|delivery| delivery.parcel != Parcel::Place);
-    let on_the_way: BTreeSet<_> = of_books.map(|delivery| delivery.posting_id.clone()).collect();
+    // Invariant 6: each posting is on its way, has arrived, or was put aside. The name of an operation moves nothing.
+    let names = |delivery: &&Delivery| delivery.parcel == Parcel::Operation;
+    let named: BTreeSet<_> = world.aggregate.deliveries().iter().filter(names).map(|it| &it.posting_id).collect();
+    assert!(named.iter().all(|id| id.ends_with(":operation") && !acknowledged.contains(*id)), "{named:?}");
+    let of_books = |id: &String| !id.ends_with(":operation");
+    let acknowledged = &acknowledged.iter().filter(|id| of_books(id)).cloned().collect::<BTreeSet<_>>();
+    let all = world.aggregate.deliveries().iter().filter(|delivery| delivery.parcel != Parcel::Place);
+    let all = all.map(|delivery| delivery.posting_id.clone());
+    let on_the_way: BTreeSet<_> = all.filter(of_books).collect();
     let put_aside: BTreeSet<_> = refused(world);
     assert!(on_the_way.is_disjoint(acknowledged) && on_the_way.is_disjoint(&put_aside));
     let known: BTreeSet<_> = on_the_way.union(acknowledged).chain(&put_aside).cloned().collect();

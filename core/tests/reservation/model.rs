@@ -327,7 +327,7 @@ impl Facts {
             Command::Cancel => self.cancel(now),
             Command::End { end, .. } => self.ends(end, log, now),
             Command::Wake { driver_alive } => self.wake(*driver_alive, log, now),
-            Command::Reconcile { end, .. } => self.reconcile(end, now),
+            Command::Reconcile { end, .. } => self.reconcile(end, log, now),
             Command::LookUpFailed { epoch, .. } => self.look_up_failed(*epoch, now),
             Command::Resumed { epoch } => self.resumed(*epoch, now),
             Command::ResumeFailed { epoch, refused, .. } => self.resume_failed(*epoch, *refused, log, now),
@@ -429,6 +429,16 @@ impl Facts {
     }
 
     fn ends(&mut self, end: &UpstreamEnd, log: &LogFacts, now: u64) -> String {
+        // Nobody has seen anything of an answer, and nobody says what came of it.
+        let silent = matches!(
+            end.source,
+            SourceEnd::NoResponse { provably_unsent: false }
+                | SourceEnd::Body(EndClass::Incomplete | EndClass::CutInsideEvent)
+        );
+        let open = !self.own.reported && !self.own.at_odds && self.own.answered.is_none() && self.asked.is_none();
+        if silent && open && !self.outlives() && self.own.sent.is_some() && self.repeats(log) {
+            return self.repeats_after(end, now);
+        }
         let told = matches!(end.source, SourceEnd::Body(EndClass::Complete | EndClass::InBandError))
             || end.source == SourceEnd::NoResponse { provably_unsent: true };
         let open = self.outlives() && self.own.sent.is_some() && !told && !self.own.reported;

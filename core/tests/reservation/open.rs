@@ -41,6 +41,11 @@ impl Facts {
             watch.next = next;
         }
         if let Some(search) = &mut self.search {
+            if search.free && search.extending {
+                assert!(now + 1_000 <= next && next < now + 5_000, "{search:?} {next} at {now}");
+                search.next = next;
+                search.free = false;
+            }
             if search.pauses {
                 assert!(now < next && next <= now + 300_000, "{search:?} {next} at {now}");
                 search.next = next;
@@ -144,7 +149,7 @@ impl Facts {
     }
 
     /// What the rules make of what is known. The first that fits.
-    pub(crate) fn reconcile(&mut self, end: &UpstreamEnd, now: u64) -> String {
+    pub(crate) fn reconcile(&mut self, end: &UpstreamEnd, log: &LogFacts, now: u64) -> String {
         let search = self.search.unwrap();
         if search.extending {
             return "done=".into();
@@ -155,6 +160,12 @@ impl Facts {
         if self.own.at_odds {
             return self.keeps(Settlement::Disputed, now);
         }
+        // Who called back told no usage: it is asked for as long as there is time.
+        let called = self.own.reported
+            && self.own.word.is_some_and(|word| word.called && word.outcome != Outcome::Failed && word.usage.is_none());
+        if called && !counted && self.can_ask() && now < search.until {
+            return self.waits(search);
+        }
         if self.own.reported || told || counted {
             return self.closes(end, now);
         }
@@ -164,8 +175,7 @@ impl Facts {
         if now < search.until {
             return self.waits(search);
         }
-        let attempts = u32::try_from(self.past.len()).unwrap() + 1;
-        let may = attempts < ATTEMPTS_MAX && !search.no_more && self.own.stop.is_none() && !self.own.runs;
+        let may = self.repeats(log) && !search.no_more && !self.own.runs;
         match self.terms.on_interruption {
             OnInterruption::Retry if may => return format!("done{}", self.plans(now)),
             OnInterruption::Quarantine => return self.keeps(Settlement::Expired, now),
@@ -188,6 +198,34 @@ impl Facts {
                 }
                 said
             }
+        }
+    }
+
+    pub(crate) fn can_ask(&self) -> bool {
+        self.terms.capabilities.status && self.own.name.is_some()
+    }
+
+    /// The route lets a call be repeated, and nothing stands against it.
+    pub(crate) fn repeats(&self, log: &LogFacts) -> bool {
+        let attempts = u32::try_from(self.past.len()).unwrap() + 1;
+        let may = self.terms.on_interruption == OnInterruption::Retry && attempts < ATTEMPTS_MAX;
+        may && log.length == 0 && self.own.stop.is_none()
+    }
+
+    /// The driver has ended without an answer: it is fenced, and the tenant is asked after a pause.
+    pub(crate) fn repeats_after(&mut self, end: &UpstreamEnd, now: u64) -> String {
+        self.learn(end);
+        self.own.fences += 1;
+        self.own.bound = true;
+        let (asks, no_more, extending) = (false, false, true);
+        self.search = Some(Search { until: now, next: now, asks, extending, no_more, free: true, pauses: false });
+        "done".into()
+    }
+
+    /// The provider is asked for the usage of what it has called back after the end.
+    pub(crate) fn asks_late(&mut self, now: u64) {
+        if self.can_ask() && self.watch.is_none() {
+            self.watch = Some(Watch { until: now + 600_000, next: 0 });
         }
     }
 
@@ -303,7 +341,7 @@ impl Facts {
         };
         let counts = !matches!(end.source, SourceEnd::NoResponse { .. });
         let usage = self.priced(end).filter(|_| counts).map(|usage| (usage, 2));
-        Some(Word { outcome, rank: 2, usage })
+        Some(Word { outcome, rank: 2, usage, called: false })
     }
 
     pub(crate) fn ends_as(&mut self, lifecycle: Lifecycle, hold: Settlement, now: u64) -> String {

@@ -251,12 +251,18 @@ fn silence_is_counted_from_where_the_stream_went_on() {
     assert_eq!(world.at(13_000).say(&wake(true)), "stop+abort+ask_cancel");
 }
 
-/// A resumable attempt is not repeated while it may be taken up, whatever the route says (invariant 12).
+/// A resumable attempt is not repeated while it may be taken up, whatever the route says (invariant 12); nor afterwards,
+/// where anything of its answer is stored.
 #[test]
 fn a_retry_waits_until_nothing_can_be_taken_up() {
     let retries = Terms { on_interruption: OnInterruption::Retry, observation_ms: 0, ..able(RESUME) };
-    let mut world = streaming(&retries);
-    assert_eq!(world.at(9_000).say(&wake(false)), "done>detached+resume");
-    assert_eq!(world.say(&refused(2)), "done+evidence");
-    assert_eq!(world.say(&reconcile(2, ended(SourceEnd::Lost))), "done+extend");
+    for (stored, said) in [(false, "done+extend"), (true, "done>expired+close")] {
+        let mut world = streaming(&retries);
+        if !stored {
+            world.log.length = 0;
+        }
+        assert_eq!(world.at(9_000).say(&wake(false)), "done>detached+resume");
+        assert_eq!(world.say(&refused(2)), "done+evidence");
+        assert_eq!(world.say(&reconcile(2, ended(SourceEnd::Lost))), said);
+    }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Word {
     pub(crate) outcome: Outcome,
     pub(crate) rank: u8,
     pub(crate) usage: Option<(Usage, u8)>,
+    /// The outcome was called back.
+    pub(crate) called: bool,
 }
 
 /// The words for a disposition that was recorded.
@@ -66,7 +68,7 @@ fn weigh(known: Option<Word>, said: Word) -> Heard {
     }
     let mut now = known;
     if said.rank > known.rank {
-        now = Word { outcome: said.outcome, rank: said.rank, ..now };
+        now = Word { outcome: said.outcome, rank: said.rank, called: said.called, ..now };
     }
     let stronger_count = said.usage.is_some_and(|(_, rank)| known.usage.is_none_or(|(_, before)| rank > before));
     if stronger_count {
@@ -114,7 +116,8 @@ impl Facts {
             return "quarantined".into();
         }
         let rank = rank(signal.source);
-        let said = Word { outcome, rank, usage: usage.map(|usage| (usage, rank)) };
+        let called = signal.source == Source::Callback;
+        let said = Word { outcome, rank, usage: usage.map(|usage| (usage, rank)), called };
         match weigh(attempt.word, said) {
             Heard::Same => "processed=".into(),
             Heard::Weaker => "ignored=".into(),
@@ -146,6 +149,31 @@ impl Facts {
         if past || ended {
             attempt.exact |= exact;
         }
+        let compensated = self.compensated;
+        let said = self.stands_after(past, word, exact, ended, log, known, now);
+        if ended
+            && !past
+            && !exact
+            && !compensated
+            && word.outcome != Outcome::Failed
+            && signal.source == Source::Callback
+        {
+            self.asks_late(now);
+        }
+        said
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "facts of one moment")]
+    fn stands_after(
+        &mut self,
+        past: bool,
+        word: Word,
+        exact: bool,
+        ended: bool,
+        log: &LogFacts,
+        known: bool,
+        now: u64,
+    ) -> String {
         match (ended, self.hold) {
             (false, _) => format!("processed{}", if past { "" } else { self.look_again(now) }),
             _ if self.compensated => "ignored".into(),
@@ -259,7 +287,7 @@ impl Facts {
 
     /// On the operator's word.
     fn states(&mut self, usage: Usage) {
-        self.own.word = Some(Word { outcome: Outcome::Completed, rank: 4, usage: Some((usage, 4)) });
+        self.own.word = Some(Word { outcome: Outcome::Completed, rank: 4, usage: Some((usage, 4)), called: false });
         self.own.reported = true;
         self.own.exact = true;
     }

@@ -14,9 +14,9 @@ use holdfast_core::pricing::ModelPrice;
 use holdfast_core::reconcile::Outcome;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{
-    ActionRow, Aggregate, Command, Effect, HistoryRow, Lifecycle, LogFacts, Operation, OperatorAction, Reply, Report,
-    Reservation, ResolvedBy, ResponseHead, Signal, SignalRow, SourceEnd, Subject, Transition, UpstreamEnd, late_signal,
-    refused_row,
+    ActionRow, Aggregate, Command, Delivery, Effect, HistoryRow, Lifecycle, LogFacts, Operation, OperatorAction, Reply,
+    Report, Reservation, ResolvedBy, ResponseHead, Signal, SignalRow, SourceEnd, Subject, Transition, UpstreamEnd,
+    late_signal, refused_row,
 };
 use holdfast_core::time::UnixMillis;
 use holdfast_core::usage::Usage;
@@ -296,10 +296,13 @@ impl World {
         world
     }
 
-    /// The provider has answered and named its operation.
+    /// The provider has answered and named its operation; the tenant knows the name, where it needs it.
     pub(crate) fn identified(terms: &Terms) -> Self {
         let mut world = Self::processing(terms);
         world.take(&identify(1)).unwrap();
+        for Delivery { posting_id, .. } in world.live().deliveries.clone() {
+            world.take(&Command::Acknowledge { posting_id }).unwrap();
+        }
         world
     }
 

@@ -2,7 +2,7 @@
 
 use super::log::Log;
 use super::readers::Readers;
-use super::store::{Append, CHUNK_MAX_BYTES, Store};
+use super::store::{Append, CHUNK_MAX_BYTES, RequestRow, Store};
 use crate::clock;
 use crate::notify::Notify;
 use crate::pump::AbortHandle;
@@ -45,6 +45,10 @@ pub(super) struct Generation {
     /// Bytes were delivered or the state changed.
     pub(super) progress: Notify,
     pub(super) delivering: Cell<bool>,
+    /// The tenant is being asked for a further attempt's hold.
+    pub(super) extending: Cell<bool>,
+    /// The request of a generation that is about to start, where it may have to be sent again.
+    pub(super) request: RefCell<Option<Vec<u8>>>,
     received_at: Cell<Option<UnixMillis>>,
     /// Counted while a disconnect is decided.
     content_bytes: Cell<Option<u64>>,
@@ -79,6 +83,8 @@ impl Generation {
             driver: RefCell::default(),
             progress: Notify::default(),
             delivering: Cell::new(false),
+            extending: Cell::new(false),
+            request: RefCell::default(),
             received_at: Cell::new(None),
             content_bytes: Cell::new(None),
             telling_read: Cell::new(false),
@@ -113,7 +119,9 @@ impl Generation {
 
     /// The answer's head, stored or on its way.
     pub(super) fn head(&self) -> Option<ResponseHead> {
-        let stored = self.with_aggregate(|aggregate| aggregate.live().and_then(|live| live.head.clone()));
+        let facts = self.facts();
+        let stored =
+            self.with_aggregate(|aggregate| aggregate.live().and_then(|live| live.head_for_readers(&facts).cloned()));
         stored.or_else(|| self.response.borrow().as_ref().and_then(|response| response.head.clone()))
     }
 
@@ -191,6 +199,10 @@ impl Generation {
             self.progress.notify();
         }
         transition.effects.iter().for_each(|effect| self.perform(effect));
+        let due = transition.state.is_some() && self.with_aggregate(|it| it.due_deliveries(now).next().is_some());
+        if due && !self.delivering.get() {
+            self.start_deliveries();
+        }
         Ok(transition)
     }
 
@@ -233,6 +245,7 @@ impl Generation {
         let delete_content = transition.effects.contains(&Effect::DeleteContent);
         let batch_alone = transition.writes_nothing() && !delete_content;
         let stored = append.is_some();
+        let request = self.request_row(command, transition);
         match append {
             None if batch_alone => return Ok(()),
             Some(append) if batch_alone && append.bytes.len() <= CHUNK_MAX_BYTES => {
@@ -240,7 +253,7 @@ impl Generation {
             }
             append => {
                 let first_write = matches!(*self.aggregate.borrow(), Aggregate::Vacant);
-                self.store.commit(transition, first_write, append, delete_content, now)?;
+                self.store.commit(transition, first_write, append, delete_content, request, now)?;
             }
         }
         let mut log = self.log.borrow_mut();
@@ -253,6 +266,18 @@ impl Generation {
             *self.aggregate.borrow_mut() = state.clone();
         }
         Ok(())
+    }
+
+    /// A request is kept from its start to its end, where it may have to be sent again.
+    fn request_row(&self, command: &Command, transition: &Transition) -> RequestRow {
+        let closes = transition.effects.iter().any(|effect| matches!(effect, Effect::CloseLog { .. }));
+        match command {
+            Command::Start { .. } => self.request.take().map_or(RequestRow::Stays, RequestRow::Store),
+            _ if closes && self.with_aggregate(|it| it.live().is_some_and(|live| live.terms.may_repeat())) => {
+                RequestRow::Forget
+            }
+            _ => RequestRow::Stays,
+        }
     }
 
     /// What is delivered and not stored yet, with `closing` behind it.
@@ -277,10 +302,7 @@ impl Generation {
             Effect::RequestCancel { epoch, operation_id } => self.request_cancel(*epoch, operation_id.clone()),
             Effect::LookUp { epoch, operation_id } => self.look_up(*epoch, operation_id.clone()),
             Effect::Resume { epoch, operation_id } => self.take_up(*epoch, operation_id),
-            // No route so far allows a repeat: nothing asks for it.
-            Effect::ExtendHold { .. } => {
-                worker::console_error!("an effect that this version does not perform: {effect:?}");
-            }
+            Effect::ExtendHold { epoch, amount } => self.extend_hold(*epoch, *amount),
         }
     }
 
@@ -399,6 +421,15 @@ impl Generation {
         self.wake();
         self.drop_stalled_readers();
         self.deliver_postings().await;
+    }
+
+    /// A poke from outside, by somebody who knows that the tenant still holds: whatever memory says of the alarm, it is set
+    /// again if it is not there; whatever became of rows, what was authored is on its way afterwards.
+    pub(super) async fn poked(self: &Rc<Self>) {
+        self.alarm_known.set(false);
+        self.repair_alarm().await;
+        self.repair_outbox();
+        self.start_deliveries();
     }
 
     /// After a load the armed time is asked for once; a lost alarm is set again.

@@ -12,6 +12,7 @@
 //! | `operations` | asks the provider about an operation, and takes its stream up again |
 //! | `edge` | the object's side of a driver at the edge |
 //! | `outbox` | brings postings to the tenant until they are acknowledged |
+//! | `repeat` | a further attempt: the hold is extended, the stored request is sent again |
 
 mod driver;
 mod edge;
@@ -21,6 +22,7 @@ mod object;
 mod operations;
 mod outbox;
 mod readers;
+mod repeat;
 mod store;
 
 pub use object::ReservationObject;

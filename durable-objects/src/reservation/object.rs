@@ -4,6 +4,7 @@
 use super::edge::{EdgeClient, Heard};
 use super::generation::Generation;
 use crate::rpc::{read_call, reply};
+use holdfast_core::evidence::Disposition;
 use holdfast_core::ids::{AttemptId, Identity};
 use holdfast_core::policy::Terms;
 use holdfast_core::refusal::Refusal;
@@ -104,9 +105,13 @@ impl ReservationObject {
                 let Admitted { identity, attempt, terms, admitted_at, .. } = *admitted;
                 let terms = Box::new(terms);
                 generation.apply(&Command::ResolveNeverStarted { identity, attempt, terms, admitted_at, by })?;
-                generation.start_deliveries();
+                generation.poked().await;
                 GenerationReply::Resolved
             }
+            GenerationCall::Signal { signal } => match generation.take_signal(*signal)? {
+                Reply::Signal(disposition) => GenerationReply::Signalled { disposition },
+                _ => GenerationReply::Signalled { disposition: Disposition::Ignored },
+            },
         };
         reply(&answer).map_err(|error| Refusal::Unavailable { what: error.to_string() })
     }
@@ -121,6 +126,9 @@ async fn start(
     body: Vec<u8>,
     request: &Request,
 ) -> core::result::Result<Response, Refusal> {
+    if terms.may_repeat() {
+        *generation.request.borrow_mut() = Some(body.clone());
+    }
     if let Reply::Started { epoch } = generation.apply(&Command::Start { identity, attempt, terms })? {
         generation.start_driver(epoch, body);
     }

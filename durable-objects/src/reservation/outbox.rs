@@ -1,16 +1,17 @@
 //! Brings postings, and what is told without one, to the tenant until they are acknowledged. At least once; their ids
 //! make a repeat harmless.
 
-use super::generation::Generation;
+use super::generation::{Generation, storage_failed};
 use crate::clock::{self, sleep_ms};
 use crate::rpc::ask_tenant;
 use futures::future::{Either, select};
 use futures::pin_mut;
+use holdfast_core::callback::CallbackEvent;
 use holdfast_core::ids::{GenerationId, TenantId};
 use holdfast_core::ledger::Posting;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{Aggregate, Command, Delivery, Parcel, Reservation};
-use holdfast_core::wire::{TenantCall, TenantReply};
+use holdfast_core::wire::{OperationCall, TenantCall, TenantReply};
 use std::rc::Rc;
 use worker::Result;
 
@@ -40,8 +41,13 @@ impl Generation {
         if self.delivering.replace(true) {
             return;
         }
+        // What an answer brings may make further postings: they go at once.
         while let Some((tenant, posting_id, call)) = self.due_call() {
-            let command = self.deliver(&tenant, &call).await.command(posting_id);
+            let outcome = self.deliver(&tenant, &call).await;
+            if let Outcome::Named(callbacks) = &outcome {
+                self.take_callbacks(callbacks);
+            }
+            let command = outcome.command(posting_id);
             let applied = self.apply(&command);
             if let Err(refusal) = &applied {
                 worker::console_error!("outbox: {}", refusal.message());
@@ -51,6 +57,33 @@ impl Generation {
             }
         }
         self.delivering.set(false);
+    }
+
+    /// What was called back before the operation had its name here.
+    fn take_callbacks(self: &Rc<Self>, callbacks: &[CallbackEvent]) {
+        for callback in callbacks {
+            if let Err(refusal) = self.take_signal(callback.signal(clock::now())) {
+                worker::console_error!("callback: {}", refusal.message());
+            }
+        }
+    }
+
+    /// Compares what was authored with the rows there are, after the tenant said that it still holds, or where a row is
+    /// missing: what is not on its way is sent again, and a lost row is made again.
+    pub(super) fn repair_outbox(self: &Rc<Self>) {
+        let ended = self.with_aggregate(|aggregate| match aggregate {
+            Aggregate::Vacant => false,
+            Aggregate::Tombstone(_) => true,
+            Aggregate::Live(live) => live.lifecycle.is_terminal(),
+        });
+        if !ended {
+            return;
+        }
+        let repaired = self.store.postings().map_err(|error| storage_failed(&error));
+        let repaired = repaired.and_then(|postings| self.apply(&Command::HoldOpen { postings }));
+        if let Err(refusal) = repaired {
+            worker::console_error!("outbox: {}", refusal.message());
+        }
     }
 
     /// Tells the tenant, once, that somebody came back for a result that was made without readers. Should it fail, the
@@ -80,8 +113,18 @@ impl Generation {
         matches!(select(asked, patience).await, Either::Left((Ok(TenantReply::Noted), _)))
     }
 
+    fn due_call(self: &Rc<Self>) -> Option<(TenantId, String, TenantCall)> {
+        self.first_due_call().or_else(|| {
+            // Something may be due, and nothing of it has a row.
+            if self.with_aggregate(|aggregate| aggregate.due_deliveries(clock::now()).next().is_some()) {
+                self.repair_outbox();
+            }
+            self.first_due_call()
+        })
+    }
+
     /// The first that is due and can be delivered.
-    fn due_call(&self) -> Option<(TenantId, String, TenantCall)> {
+    fn first_due_call(&self) -> Option<(TenantId, String, TenantCall)> {
         let (tenant, due) = self.with_aggregate(|aggregate| {
             let tenant = match aggregate {
                 Aggregate::Vacant => None,
@@ -101,6 +144,12 @@ impl Generation {
     fn call_of(&self, id: &str, parcel: Parcel) -> Result<Option<TenantCall>> {
         Ok(match parcel {
             Parcel::Posting => self.store.outbox_row(id)?.map(|posting| self.settling(posting)),
+            Parcel::Operation => self.with_aggregate(|aggregate| {
+                let live = aggregate.live()?;
+                let (identity, operation_id) = (live.identity.clone(), live.operation_of(id)?.to_owned());
+                let action = OperationCall::Named { identity, operation_id };
+                Some(TenantCall::Operation { provider: live.terms.provider.clone(), action })
+            }),
             Parcel::Notice => self.store.outbox_row(id)?.map(|notice| TenantCall::Notify { notices: vec![notice] }),
             // What is so now: it has a number of its own.
             Parcel::Place => self.with_aggregate(|aggregate| {
@@ -121,6 +170,7 @@ impl Generation {
         pin_mut!(asked, patience);
         match select(asked, patience).await {
             Either::Left((Ok(TenantReply::Settled | TenantReply::Noted), _)) => Outcome::Applied,
+            Either::Left((Ok(TenantReply::Operation(reply)), _)) => Outcome::Named(reply.callbacks),
             Either::Left((Ok(TenantReply::Refused { refusal }), _)) if refusal.is_permanent_for_posting() => {
                 worker::console_error!("outbox: the tenant refuses for good: {refusal:?}");
                 Outcome::Refused(refusal)
@@ -137,6 +187,8 @@ impl Generation {
 /// What became of one delivery.
 enum Outcome {
     Applied,
+    /// The operation has its name; these were called back before.
+    Named(Vec<CallbackEvent>),
     Refused(Refusal),
     Failed,
 }
@@ -144,7 +196,7 @@ enum Outcome {
 impl Outcome {
     fn command(self, posting_id: String) -> Command {
         match self {
-            Self::Applied => Command::Acknowledge { posting_id },
+            Self::Applied | Self::Named(_) => Command::Acknowledge { posting_id },
             Self::Refused(refusal) => Command::DeliveryRefused { posting_id, refusal: refusal.code().into() },
             Self::Failed => Command::DeliveryFailed { posting_id },
         }

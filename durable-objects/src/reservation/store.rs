@@ -7,6 +7,7 @@
 //! | `chunk` | one per stored batch; its time renews the lease; deleted at the end of retention |
 //! | `history` | one per change of the client side, cancel, lease or end, and per refused stale write; never deleted |
 //! | `outbox` | one per posting, and per notice that travels without one; kept as the record of what was sent |
+//! | `request` | the request as it was sent, where it may have to be sent again; deleted at the end |
 //! | `signal` | one per signal of a provider or of a fenced driver; never deleted |
 //! | `action` | one per action of an operator; never deleted |
 //! | `assessment` | one per disconnect that was priced; never deleted |
@@ -14,6 +15,7 @@
 
 use crate::sql;
 use holdfast_core::evidence::Disposition;
+use holdfast_core::ledger::Posting;
 use holdfast_core::reservation::{
     ActionRow, Aggregate, Assessment, EvidenceRow, HistoryRow, LogFacts, SignalRow, Transition,
 };
@@ -70,6 +72,21 @@ const ASSESSMENT_TABLE: &str =
 
 /// Largest stored row of the log; a larger batch is split.
 pub(super) const CHUNK_MAX_BYTES: usize = 512 << 10;
+
+/// Made with the first request that may have to be sent again.
+const REQUEST_TABLE: &str = "CREATE TABLE IF NOT EXISTS request (seq INTEGER PRIMARY KEY, bytes BLOB NOT NULL)";
+
+/// What a change does to the stored request.
+#[derive(Debug, Default)]
+pub(super) enum RequestRow {
+    /// Nothing.
+    #[default]
+    Stays,
+    /// It is stored: it may have to be sent again.
+    Store(Vec<u8>),
+    /// It is deleted: nothing will be sent again.
+    Forget,
+}
 
 /// Bytes to append to the log.
 #[derive(Debug, Default)]
@@ -130,6 +147,7 @@ impl Store {
         first_write: bool,
         append: Option<Append>,
         delete_content: bool,
+        request: RequestRow,
         now: UnixMillis,
     ) -> Result<()> {
         let this = self.clone();
@@ -155,7 +173,7 @@ impl Store {
             if delete_content {
                 sql::run(&this.sql, "DELETE FROM chunk", vec![])?;
             }
-            Ok(())
+            this.write_request(&request)
         })
     }
 
@@ -280,6 +298,37 @@ impl Store {
         sql::run(&self.sql, "INSERT INTO assessment (at, json) VALUES (?, ?)", parameters).map(|_| ())
     }
 
+    fn write_request(&self, request: &RequestRow) -> Result<()> {
+        match request {
+            RequestRow::Stays => Ok(()),
+            RequestRow::Store(bytes) => {
+                sql::run(&self.sql, REQUEST_TABLE, vec![])?;
+                bytes.chunks(CHUNK_MAX_BYTES).try_for_each(|piece| {
+                    let parameters = vec![SqlStorageValue::Blob(piece.to_vec())];
+                    sql::run(&self.sql, "INSERT INTO request (bytes) VALUES (?)", parameters).map(|_| ())
+                })
+            }
+            RequestRow::Forget if sql::has_table(&self.sql, "request")? => {
+                sql::run(&self.sql, "DELETE FROM request", vec![]).map(|_| ())
+            }
+            RequestRow::Forget => Ok(()),
+        }
+    }
+
+    /// The stored request; `None` where none is stored.
+    pub(super) fn request(&self) -> Result<Option<Vec<u8>>> {
+        if !sql::has_table(&self.sql, "request")? {
+            return Ok(None);
+        }
+        let pieces = sql::rows(&self.sql, "SELECT bytes FROM request ORDER BY seq", vec![])?;
+        let bytes = |row: sql::Row| match row.into_iter().next() {
+            Some(SqlStorageValue::Blob(bytes)) => Ok(bytes),
+            _ => Err(Error::from("a request is not a blob")),
+        };
+        let whole = pieces.into_iter().map(bytes).collect::<Result<Vec<_>>>()?;
+        Ok((!whole.is_empty()).then(|| whole.concat()))
+    }
+
     /// How the event of this id was handled, if it came before.
     pub(super) fn disposition_of(&self, event_id: &str) -> Result<Option<Disposition>> {
         if !sql::has_table(&self.sql, "signal")? {
@@ -288,6 +337,11 @@ impl Store {
         let row: Option<SignalRow> =
             sql::first_json(&self.sql, "SELECT json FROM signal WHERE event_id = ?", vec![event_id.into()])?;
         Ok(row.map(|row| row.disposition))
+    }
+
+    /// All postings of the outbox.
+    pub(super) fn postings(&self) -> Result<Vec<Posting>> {
+        sql::all_json(&self.sql, "SELECT json FROM outbox WHERE json_extract(json, '$.kind') IS NOT NULL", vec![])
     }
 
     /// The posting or notice of that id.

@@ -30,10 +30,15 @@ impl Tenant {
         // Before anything is read or written: a guessed tenant name or key leaves no trace.
         self.check_key(&call, clock::now())?;
         self.check_page(page?.as_ref())?;
+        if call == TenantCall::Sweep {
+            // Who pokes does not rely on memory either.
+            self.wake.forget();
+        }
         self.wake.load(clock::now()).await?;
         // From here to the armed alarm nothing waits, so rows and alarm are stored together.
         let answer = match call {
             TenantCall::Books { question, .. } => self.answer_books(*question).await,
+            TenantCall::Sweep => self.poked().await,
             call => self.apply(call, clock::now()),
         };
         if let Some(due) = self.store.earliest_due()? {
@@ -66,6 +71,8 @@ impl Tenant {
             | TenantCall::Settle { .. }
             | TenantCall::Notify { .. }
             | TenantCall::ResultRead { .. }
+            | TenantCall::Operation { .. }
+            | TenantCall::Sweep
             | TenantCall::Extend(_)
             | TenantCall::Detached(_) => return Ok(()),
         };
@@ -80,8 +87,9 @@ impl Tenant {
             TenantCall::FindByIdempotencyKey { key, idempotency_key } => self.find(&key, &idempotency_key, now),
             TenantCall::MintToken { key, id, request } => self.mint_token(&key, id, &request, now),
             TenantCall::Balance { .. } => Ok(TenantReply::Balance(Box::new(self.balance()?))),
-            // Answered where it may wait.
-            TenantCall::Books { .. } => Err(Refusal::NotFound.into()),
+            TenantCall::Operation { provider, action } => self.operation(&provider, action, now),
+            // Answered where they may wait.
+            TenantCall::Books { .. } | TenantCall::Sweep => Err(Refusal::NotFound.into()),
             TenantCall::Account { authority, action } => self.act(&authority, action, now),
             TenantCall::Webhook { action, .. } => self.act_on_webhook(action, now),
             TenantCall::Settle { postings, run } => self.settle(&postings, run, now),

@@ -8,6 +8,7 @@
 //! | `account` | the tenant as configured, read once |
 //! | `config` | the versions of the tenant's document |
 //! | `store`, `schema` | rows in SQLite |
+//! | `operations` | which generation has which operation at a provider; callbacks that came first |
 //! | `runs` | the runs of each route: the measures of policy `auto` and its report |
 //! | `sweep` | what the alarm does: ask after overdue holds, send what is due |
 //! | `tokens` | who may act with which token, and from which page |
@@ -19,6 +20,7 @@ mod answers;
 mod books;
 mod config;
 mod object;
+mod operations;
 mod runs;
 mod schema;
 mod store;

@@ -4,7 +4,7 @@ use crate::sql;
 use holdfast_core::tenant::TenantState;
 use worker::{Error, Result, SqlStorage, Storage};
 
-const MIGRATIONS: &[&str] = &[TENANT, LEDGER, ACCOUNT, BOOKS, WEBHOOK, RUNS, DETACHED, TOKENS];
+const MIGRATIONS: &[&str] = &[TENANT, LEDGER, ACCOUNT, BOOKS, WEBHOOK, RUNS, DETACHED, TOKENS, OPERATIONS];
 
 /// Balances, holds, postings, audit chain, idempotency keys.
 const TENANT: &str = "
@@ -210,6 +210,26 @@ const TOKENS: &str = "
         json TEXT NOT NULL
     ) STRICT;
     CREATE INDEX token_expiry ON token (expires_at);
+";
+
+/// Operations at providers that call back, and callbacks that wait for theirs.
+const OPERATIONS: &str = "
+    CREATE TABLE operation (
+        provider TEXT NOT NULL,
+        operation_id TEXT NOT NULL,
+        json TEXT NOT NULL,
+        PRIMARY KEY (provider, operation_id)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE parked_callback (
+        seq INTEGER PRIMARY KEY,
+        provider TEXT NOT NULL,
+        operation_id TEXT NOT NULL,
+        event_id TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        json TEXT NOT NULL,
+        UNIQUE (provider, event_id)
+    ) STRICT;
+    CREATE INDEX parked_callback_operation ON parked_callback (provider, operation_id);
 ";
 
 /// Whether the tenant has tables.

@@ -1,21 +1,25 @@
-//! What the alarm does: send events that are due, and ask the generations of overdue holds what became of them. A hold is resolved only by the posting
-//! that its generation authors; the answer to the question decides nothing here but when to ask again.
+//! What the alarm does, and a poke by the cron: send events that are due, and ask the generations of overdue holds what
+//! became of them, in bounded batches. A hold is resolved only by the posting that its generation authors; the answer to
+//! the question decides nothing here but when to ask again.
 
-use super::Tenant;
 use super::answers::FORGET_MAX;
+use super::{Failure, Tenant};
 use crate::clock;
 use crate::rpc::{self, Answer};
-use futures::future::{Either, join, join_all, select};
+use futures::future::{Either, join, select};
+use futures::{StreamExt, stream};
 use holdfast_core::ids::Identity;
 use holdfast_core::reservation::ResolvedBy;
 use holdfast_core::tenant::{Admitted, Hold, HoldState, due_after_start};
 use holdfast_core::time::UnixMillis;
-use holdfast_core::wire::{GenerationCall, GenerationReply};
+use holdfast_core::wire::{GenerationCall, GenerationReply, Swept, TenantReply};
 use std::pin::pin;
 use worker::Result;
 
 /// Holds that one run asks after.
 const HOLDS_PER_RUN: u32 = 20;
+/// Of these so many at a time: the platform opens six connections.
+const ASKED_AT_ONCE: usize = 5;
 /// How long a generation may take to answer.
 const ANSWER_TIMEOUT_MS: u64 = 10_000;
 /// When a generation that did not answer is asked again, and when a run that died is made up for.
@@ -38,27 +42,43 @@ impl Tenant {
             Some(due) => self.wake.at(due, clock::now()).await?,
             None => self.wake.never().await?,
         }
-        asked.and(sent)
+        asked.map(|_| ()).and(sent)
     }
 
-    async fn ask_after_overdue(&self, now: UnixMillis) -> Result<()> {
+    /// A poke: what is overdue is asked after, whatever became of the alarm; the alarm stands afterwards, and goes on with
+    /// the rest. The account need not exist: an entry of the directory without a tenant behind it is harmless.
+    pub(super) async fn poked(&self) -> core::result::Result<TenantReply, Failure> {
+        Ok(TenantReply::Swept(self.ask_after_overdue(clock::now()).await?))
+    }
+
+    async fn ask_after_overdue(&self, now: UnixMillis) -> Result<Swept> {
         if !self.store.exists()? {
-            return Ok(());
+            return Ok(Swept::default());
         }
         self.store.forget_expired(now, FORGET_MAX)?;
         let overdue = self.store.overdue(now, HOLDS_PER_RUN)?;
-        let outcomes = join_all(overdue.iter().map(|hold| self.ask_after(hold))).await;
-        outcomes.into_iter().collect()
+        let questions = stream::iter(overdue.iter().map(|hold| self.ask_after(hold)));
+        let answers: Vec<Result<bool>> = questions.buffer_unordered(ASKED_AT_ONCE).collect().await;
+        let mut swept = Swept::default();
+        for answered in answers {
+            let count = if answered? { &mut swept.holds_asked } else { &mut swept.holds_failed };
+            *count = count.saturating_add(1);
+        }
+        swept.holds_left = !self.store.overdue(now, 1)?.is_empty();
+        Ok(swept)
     }
 
-    async fn ask_after(&self, hold: &Hold) -> Result<()> {
+    /// Whether the generation answered.
+    async fn ask_after(&self, hold: &Hold) -> Result<bool> {
         let answered = self.resolve(hold).await;
         // A settlement may have come meanwhile: the hold is loaded anew.
         let current = self.store.hold(&hold.identity.reservation)?;
-        let Some(current) = current.filter(|current| current.state == HoldState::Open) else { return Ok(()) };
-        let now = clock::now();
-        let due_at = if answered { due_after_start(&current, now) } else { now.plus(RETRY_MS) };
-        self.store.store_hold(Hold { due_at, ..current })
+        if let Some(current) = current.filter(|current| current.state == HoldState::Open) {
+            let now = clock::now();
+            let due_at = if answered { due_after_start(&current, now) } else { now.plus(RETRY_MS) };
+            self.store.store_hold(Hold { due_at, ..current })?;
+        }
+        Ok(answered)
     }
 
     /// Whether the generation answered that the hold is, or will be, resolved by itself.

@@ -61,6 +61,11 @@ impl Wake {
         self.stored(self.storage.set_alarm(Duration::from_millis(at.since(now))).await)
     }
 
+    /// Nothing is known any more: the alarm is read again.
+    pub(super) fn forget(&self) {
+        self.armed.set(Armed::Unknown);
+    }
+
     /// It has rung: nothing is armed any more, whatever memory says.
     pub(super) fn rang(&self) {
         self.armed.set(Armed::Never);

@@ -24,6 +24,21 @@ pub const DEAD_PROVIDER: &str = "nobody";
 /// The simulator again, with a secret that nobody has set.
 pub const UNCONFIGURED_PROVIDER: &str = "unconfigured";
 
+/// The simulator's Responses API, which calls back about what runs in the background.
+pub const CALLING_PROVIDER: &str = "calling";
+
+/// The same, of which nothing can be learnt but by its callbacks.
+pub const ONLY_CALLING_PROVIDER: &str = "only-calling";
+
+/// The same, with a secret that nobody has set.
+pub const UNVERIFIED_PROVIDER: &str = "unverified";
+
+/// The secret that callbacks are signed with.
+pub const CALLBACK_SECRET: &str = "whsec_RdvaYFYUXuIFuEbvZHwMfYFhUf7aMYjYcmM24+Aj40c=";
+
+/// The secret before it, which is being replaced.
+pub const OLD_CALLBACK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
 /// The simulator by each of its dialects; the provider has the dialect's name.
 pub const DIALECTS: [&str; 5] = ["openai-chat", "openai-responses", "anthropic-messages", "gemini", "opaque"];
 
@@ -89,6 +104,15 @@ impl Route {
     #[must_use]
     pub fn at(self, path: &str) -> Self {
         self.with("match", json!({ "path": path }))
+    }
+
+    /// The provider.
+    ///
+    /// # Panics
+    /// Never: it is set here.
+    #[must_use]
+    pub fn provider(&self) -> &str {
+        self.0["provider"].as_str().expect("a provider")
     }
 
     /// Sets any field.
@@ -252,12 +276,23 @@ pub(crate) fn providers(simulator_origin: &str, closed_port: u16) -> Value {
         })
     };
     let provider = |name: &str, origin: &str, secret: &str| of_dialect(name, "openai-chat", origin, secret);
+    let calling = |name: &str, secret: &str, only: bool| {
+        let mut calling = of_dialect(name, "openai-responses", simulator_origin, "SIMULATOR_API_KEY");
+        calling["callback_secret"] = secret.into();
+        if only {
+            calling["capabilities"] = json!({ "callback": true });
+        }
+        calling
+    };
     let dialects = DIALECTS.map(|dialect| of_dialect(dialect, dialect, simulator_origin, "SIMULATOR_API_KEY"));
     let closed = format!("http://127.0.0.1:{closed_port}");
     let own = [
         provider(PROVIDER, simulator_origin, "SIMULATOR_API_KEY"),
         provider(DEAD_PROVIDER, &closed, "SIMULATOR_API_KEY"),
         provider(UNCONFIGURED_PROVIDER, simulator_origin, "NOBODY_SET_THIS"),
+        calling(CALLING_PROVIDER, "CALLBACK_SECRETS", false),
+        calling(ONLY_CALLING_PROVIDER, "CALLBACK_SECRETS", true),
+        calling(UNVERIFIED_PROVIDER, "NOBODY_SET_THIS_EITHER", false),
     ];
     let operations = |name: &str, capabilities: Option<Value>| {
         let mut provider = of_dialect(name, "openai-responses", simulator_origin, "SIMULATOR_API_KEY");

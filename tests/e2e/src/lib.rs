@@ -17,10 +17,12 @@
 //! | [`sse`] | reading event streams, and the ends that a broken stream must have |
 //! | [`recordings`] | the recorded provider streams, where they are at hand |
 //! | [`webhook`] | a tenant's webhook: what came, and whether it is signed |
+//! | [`callback`] | a provider that calls back, by hand |
 //! | [`sdk`] | runs the official SDKs |
 //! | [`wait`], [`seed`], [`gate`] | polling, randomness with a printed seed, bounded parallelism |
 
 pub mod bytes;
+pub mod callback;
 pub mod chat;
 pub mod client;
 pub mod config;

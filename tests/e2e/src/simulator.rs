@@ -38,6 +38,11 @@ impl Simulator {
         self.running.origin()
     }
 
+    /// Its background jobs call back there from now on, signed with that secret.
+    pub fn call_back_to(&self, url: &str, secret: &str) {
+        self.running.call_back_to(url, secret);
+    }
+
     /// A client that talks to the provider directly, as if there were no edge.
     #[must_use]
     pub fn direct(&self) -> &Client {

@@ -30,6 +30,7 @@ pub struct Options {
     misconfigured: bool,
     operator: bool,
     local: bool,
+    cron: bool,
     stored: Option<PathBuf>,
 }
 
@@ -47,8 +48,16 @@ impl Options {
             misconfigured: false,
             operator: true,
             local: false,
+            cron: false,
             stored: None,
         }
+    }
+
+    /// The cron can be rung: [`World::ring_cron`].
+    #[must_use]
+    pub fn with_cron(mut self) -> Self {
+        self.cron = true;
+        self
     }
 
     /// Nobody has set an operator's key, and the server does not say that it is local.
@@ -118,6 +127,7 @@ pub struct World {
     folder: TempDir,
     server: Mutex<Option<Child>>,
     misconfigured: bool,
+    cron_port: Option<u16>,
     _permit: Permit,
 }
 
@@ -133,7 +143,8 @@ impl World {
         let simulator = Simulator::start(recordings::find().as_deref());
         let folder = tempfile::Builder::new().prefix("holdfast-e2e-").tempdir().expect("a folder");
         let port = free_port();
-        write_config(options, &simulator, folder.path(), port, &build);
+        let cron_port = options.cron.then(free_port);
+        write_config(options, &simulator, folder.path(), (port, cron_port), &build);
         let world = Self {
             simulator,
             name: options.name.clone(),
@@ -141,6 +152,7 @@ impl World {
             folder,
             server: Mutex::new(None),
             misconfigured: options.misconfigured,
+            cron_port,
             _permit: permit,
         };
         world.serve();
@@ -220,6 +232,93 @@ impl World {
         }
     }
 
+    /// Edits the rows of a generation on the disk, behind its back. The server must be stopped.
+    ///
+    /// # Panics
+    /// When it runs, when no database is the generation's, or when a statement changes no row.
+    pub fn edit_generation(&self, id: &str, statements: &[&str]) {
+        assert!(self.lock().is_none(), "the server is stopped");
+        let database = self.database_of_generation(id);
+        for statement in statements {
+            let changed = database.execute(statement, ()).unwrap_or_else(|error| panic!("{statement}: {error}"));
+            assert!(changed > 0, "{statement} changes nothing");
+        }
+    }
+
+    /// A number that a query finds in the rows of a generation on the disk. The server must be stopped.
+    ///
+    /// # Panics
+    /// When it runs, or when the query finds none.
+    #[must_use]
+    pub fn count_in_generation(&self, id: &str, query: &str) -> i64 {
+        assert!(self.lock().is_none(), "the server is stopped");
+        let found = self.database_of_generation(id).query_row(query, (), |row| row.get(0));
+        found.unwrap_or_else(|error| panic!("{query}: {error}"))
+    }
+
+    /// A number that a query finds in the rows of a tenant on the disk. The server must be stopped.
+    ///
+    /// # Panics
+    /// When it runs, or when the query finds none.
+    #[must_use]
+    pub fn count_in_tenant(&self, tenant: &Tenant, query: &str) -> i64 {
+        assert!(self.lock().is_none(), "the server is stopped");
+        let found = self.database_of(tenant.id()).query_row(query, (), |row| row.get(0));
+        found.unwrap_or_else(|error| panic!("{query}: {error}"))
+    }
+
+    /// Forgets every alarm of every object, as if the platform had lost them. The server must be stopped.
+    ///
+    /// # Panics
+    /// When it runs, or when there is no alarm.
+    pub fn forget_alarms(&self) {
+        assert!(self.lock().is_none(), "the server is stopped");
+        let files = sqlite_files(&self.folder.path().join("storage"));
+        let forgotten: usize = files.iter().map(|file| alarms_deleted(file)).sum();
+        assert!(forgotten > 0, "no alarm in {files:?}");
+    }
+
+    /// The rows of a tenant as they are now. To be put back by [`World::restore_tenant`].
+    ///
+    /// # Panics
+    /// When they cannot be read.
+    #[must_use]
+    pub fn snapshot_tenant(&self, tenant: &Tenant) -> Vec<(PathBuf, Vec<u8>)> {
+        let file = PathBuf::from(self.database_of(tenant.id()).path().expect("a file"));
+        let parts = ["", "-wal", "-shm"].map(|ending| {
+            let mut name = file.clone().into_os_string();
+            name.push(ending);
+            PathBuf::from(name)
+        });
+        parts.into_iter().map(|part| (part.clone(), fs::read(&part).unwrap_or_default())).collect()
+    }
+
+    /// Puts the rows of a tenant back as they were. The server must be stopped.
+    ///
+    /// # Panics
+    /// When it runs, or when they cannot be written.
+    pub fn restore_tenant(&self, snapshot: &[(PathBuf, Vec<u8>)]) {
+        assert!(self.lock().is_none(), "the server is stopped");
+        for (file, bytes) in snapshot {
+            if bytes.is_empty() {
+                // Whether it was there does not matter.
+                let _ = fs::remove_file(file);
+            } else {
+                fs::write(file, bytes).expect("the rows as they were");
+            }
+        }
+    }
+
+    fn database_of_generation(&self, id: &str) -> rusqlite::Connection {
+        let is_of_generation = |database: &rusqlite::Connection| {
+            let query = "SELECT json_extract(json, '$.identity.generation') FROM state";
+            database.query_row(query, (), |row| row.get::<_, String>(0)).is_ok_and(|found| found == id)
+        };
+        let files = sqlite_files(&self.folder.path().join("storage"));
+        let mut databases = files.iter().filter_map(|file| rusqlite::Connection::open(file).ok());
+        databases.find(is_of_generation).unwrap_or_else(|| panic!("no database of {id} in {files:?}"))
+    }
+
     fn database_of(&self, tenant: &str) -> rusqlite::Connection {
         let is_of_tenant = |database: &rusqlite::Connection| {
             let query = "SELECT json_extract(json, '$.id') FROM account";
@@ -234,10 +333,21 @@ impl World {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Rings the cron, and returns how the run ended.
+    ///
+    /// # Panics
+    /// Without [`Options::with_cron`].
+    #[must_use]
+    pub fn ring_cron(&self) -> String {
+        let port = self.cron_port.expect("a world with a cron");
+        Client::new(port, "").get("/").expect(200).text().trim().to_owned()
+    }
+
     fn serve(&self) {
         let log = File::options().create(true).append(true).open(self.log_path()).expect("a log file");
         let server = Command::new(workerd())
             .arg("serve")
+            .args(self.cron_port.map(|_| "--experimental"))
             .arg(config_path(self.folder.path()))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle"))
@@ -286,6 +396,16 @@ impl Drop for World {
     }
 }
 
+/// How many alarms a file had: the platform keeps them apart from the objects' own rows.
+fn alarms_deleted(file: &Path) -> usize {
+    let Ok(database) = rusqlite::Connection::open(file) else { return 0 };
+    let query = "SELECT name FROM sqlite_master WHERE type = 'table' AND lower(name) LIKE '%alarm%'";
+    let Ok(mut tables) = database.prepare(query) else { return 0 };
+    let names = tables.query_map((), |row| row.get::<_, String>(0)).expect("the names of tables");
+    let names: Vec<String> = names.map(|name| name.expect("a name")).collect();
+    names.iter().map(|name| database.execute(&format!("DELETE FROM \"{name}\""), ()).expect("it is deleted")).sum()
+}
+
 fn sqlite_files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let paths = entries.map(|entry| entry.expect("an entry").path());
@@ -330,13 +450,14 @@ fn build_folder(test_hooks: bool) -> PathBuf {
     folder
 }
 
-fn write_config(options: &Options, simulator: &Simulator, folder: &Path, port: u16, build: &Path) {
+fn write_config(options: &Options, simulator: &Simulator, folder: &Path, ports: (u16, Option<u16>), build: &Path) {
     let closed_port = free_port();
     let vars = json!({
         "LOCAL": options.local.to_string(),
         "KEY_PEPPER": KEY_PEPPER,
         "OPERATOR_KEY": if options.operator { OPERATOR_KEY } else { "" },
         "SIMULATOR_API_KEY": PROVIDER_KEY,
+        "CALLBACK_SECRETS": format!("{} {}", config::CALLBACK_SECRET, config::OLD_CALLBACK_SECRET),
         "PROVIDERS": config::providers(&simulator.origin(), closed_port).to_string(),
         "LIMITS": options.limits.to_string(),
     });
@@ -348,7 +469,10 @@ fn write_config(options: &Options, simulator: &Simulator, folder: &Path, port: u
         copy_databases(stored, &storage);
     }
     let mut command = script("workerd-config.mjs");
-    command.arg("--out").arg(config_path(folder)).arg("--port").arg(port.to_string());
+    command.arg("--out").arg(config_path(folder)).arg("--port").arg(ports.0.to_string());
+    if let Some(cron_port) = ports.1 {
+        command.arg("--cron-port").arg(cron_port.to_string());
+    }
     command.arg("--storage").arg(storage).arg("--build").arg(build).arg("--vars-file").arg(vars_path);
     run(command);
 }

@@ -29,8 +29,10 @@
 //! | `fin_at=k` | FIN after k bytes, without the chunk terminator |
 //! | `end_at=k` | clean chunked end after k bytes |
 //! | `stall_at=k` | sends nothing more after k bytes, keeps the socket; with `stall_ms` goes on after that time |
+//! | `times=n` | the first n requests of this tag go wrong as the other keys say; from then on none of `headers_ms`, `first_ms`, `error_after`, `status`, `retry_after`, `drop` and the `…_at` acts |
 //! | `cancel` | of a background job: `stops` (default); `slow`: stops after `cancel_ms` (1000); `lost`: stops, and no answer comes; `void`: neither; `refused`: 403, and goes on |
 //! | `lookups`, `resumes` | of a background job: planned answers to those questions, see [`crate::plan`] |
+//! | `callback`, `callbacks`, `callback_ms` | of a background job: what is called back at its end, see [`crate::callbacks`] |
 //! | `endless=1` | a background job never ends: nothing comes after its last word |
 //! | `tag` | free label for the log |
 //!
@@ -88,11 +90,25 @@ pub struct Behaviour {
     pub end_at: Option<usize>,
     pub stall_at: Option<usize>,
     pub stall_ms: Option<u64>,
+    pub times: Option<usize>,
     pub cancel: OnCancel,
     pub cancel_ms: u64,
     pub lookups: Plan,
     pub resumes: Plan,
     pub endless: bool,
+    pub callback: OnEnd,
+    pub callbacks: usize,
+    pub callback_ms: u64,
+}
+
+/// What is called back about a background job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is the word of that name, see `crate::callbacks`")]
+pub enum OnEnd {
+    AtEnd,
+    Early,
+    Forged,
+    Lost,
 }
 
 /// What a background job does when it is to be cancelled.
@@ -139,11 +155,35 @@ impl Behaviour {
             end_at: None,
             stall_at: None,
             stall_ms: None,
+            times: None,
             cancel: OnCancel::Stops,
             cancel_ms: 1_000,
             lookups: Plan::default(),
             resumes: Plan::default(),
             endless: false,
+            callback: OnEnd::AtEnd,
+            callbacks: 1,
+            callback_ms: 0,
+        }
+    }
+
+    /// What the request does before which the tag was seen `earlier` times.
+    pub(crate) fn at(self, earlier: usize) -> Self {
+        if self.times.is_none_or(|times| earlier < times) {
+            return self;
+        }
+        Self {
+            headers_ms: 0,
+            first_ms: 0,
+            error_after: None,
+            status: None,
+            retry_after: None,
+            drop: false,
+            reset_at: None,
+            fin_at: None,
+            end_at: None,
+            stall_at: None,
+            ..self
         }
     }
 
@@ -199,9 +239,13 @@ impl Behaviour {
             "interval_ms" => self.interval_ms = number(value)?,
             "gap_ms" => self.gap_ms = number(value)?,
             "stall_ms" => self.stall_ms = Some(number(value)?),
+            "times" => self.times = Some(number(value)?),
             "status" => self.status = Some(status(value)?),
             "retry_after" => self.retry_after = Some(header_value(value)?),
             "location" => self.location = Some(header_value(value)?),
+            "callback" => self.callback = on_end(value)?,
+            "callbacks" => self.callbacks = number(value)?,
+            "callback_ms" => self.callback_ms = number(value)?,
             "cancel" => self.cancel = on_cancel(value)?,
             "cancel_ms" => self.cancel_ms = number(value)?,
             "lookups" => self.lookups = Plan::parse(value)?,
@@ -260,6 +304,11 @@ fn status(value: &str) -> Option<u16> {
     number(value).filter(|status| *status == 200 || (300..=599).contains(status))
 }
 
+fn on_end(value: &str) -> Option<OnEnd> {
+    let words = [("at_end", OnEnd::AtEnd), ("early", OnEnd::Early), ("forged", OnEnd::Forged), ("lost", OnEnd::Lost)];
+    words.into_iter().find(|(word, _)| *word == value).map(|(_, meaning)| meaning)
+}
+
 fn on_cancel(value: &str) -> Option<OnCancel> {
     match value {
         "stops" => Some(OnCancel::Stops),
@@ -300,6 +349,18 @@ mod tests {
         assert_eq!(behaviour.split, Some(7));
         assert_eq!(tag("gen?tokens=3&tag=a b&usage=none"), Some("a b"));
         assert!(!behaviour.usage);
+    }
+
+    #[test]
+    fn what_goes_wrong_some_times() {
+        let behaviour = Behaviour::parse("gen?tokens=3&times=2&drop=1&headers_ms=9&interval_ms=4").unwrap();
+        for earlier in [0, 1] {
+            assert_eq!(behaviour.clone().at(earlier), behaviour);
+        }
+        let later = behaviour.at(2);
+        assert_eq!((later.drop, later.headers_ms, later.interval_ms, later.tokens), (false, 0, 4, 3));
+        let always = Behaviour::parse("gen?drop=1").unwrap();
+        assert!(always.at(1_000).drop);
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub(crate) struct Jobs {
 /// One operation.
 #[derive(Debug)]
 pub(crate) struct Job {
+    id: String,
     model: String,
     behaviour: Behaviour,
     /// All that it will ever say, unless it is cancelled.
@@ -73,16 +74,19 @@ impl Question {
 }
 
 impl Jobs {
-    /// Starts an operation. The same submission again is the same operation.
-    pub(crate) fn start(&self, model: &str, behaviour: &Behaviour) -> Arc<Job> {
+    /// Starts an operation. The same submission again is the same operation; whether it is new.
+    pub(crate) fn start(&self, model: &str, behaviour: &Behaviour) -> (Arc<Job>, bool) {
         let id = generate::operation_id(Api::Responses, model);
+        let mut new = false;
         let job = || {
+            new = true;
             let mut events = responses::stream(behaviour, model, true);
             if behaviour.endless {
                 events.ends.truncate(usable(behaviour));
                 events.bytes.truncate(events.ends.last().copied().unwrap_or(0));
             }
             Arc::new(Job {
+                id: id.clone(),
                 model: model.to_owned(),
                 behaviour: behaviour.clone(),
                 events,
@@ -91,7 +95,8 @@ impl Jobs {
                 cancelled: Notify::new(),
             })
         };
-        Arc::clone(self.lock().entry(id).or_insert_with(job))
+        let job = Arc::clone(self.lock().entry(id.clone()).or_insert_with(job));
+        (job, new)
     }
 
     fn get(&self, id: &str) -> Option<Arc<Job>> {
@@ -158,6 +163,28 @@ impl Job {
         state.cancelled_at = state.cancelled_at.or(Some(Instant::now() + Duration::from_millis(after_ms)));
         drop(state);
         self.cancelled.notify_waiters();
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Waits until it has ended; the word for how.
+    pub(crate) async fn ended(&self) -> &'static str {
+        let last = self.events.ends.len().saturating_sub(1);
+        let by_itself = async {
+            if self.behaviour.endless {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep_until(self.due(last)).await;
+        };
+        tokio::select! {
+            () = by_itself => {}
+            () = self.stopped() => {}
+        }
+        // A job that was stopped a moment after its end has ended by itself.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        self.status()
     }
 
     /// Waits until it is stopped.

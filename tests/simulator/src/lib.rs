@@ -15,6 +15,7 @@
 
 mod api;
 pub mod behaviour;
+mod callbacks;
 mod connection;
 mod generate;
 mod hooks;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+use crate::callbacks::Callbacks;
 use crate::hooks::Hooks;
 use crate::jobs::Jobs;
 use crate::log::RequestLog;
@@ -82,6 +84,7 @@ impl Simulator {
             log: RequestLog::new(config.log_max),
             hooks: Hooks::default(),
             jobs: Jobs::default(),
+            callbacks: Callbacks::default(),
         });
         let task = tokio::spawn(server::accept_loop(listener, Arc::clone(&shared)));
         Ok(Self { address, shared, task })
@@ -104,6 +107,14 @@ impl Simulator {
     #[must_use]
     pub fn log(&self, tag: Option<&str>) -> Vec<serde_json::Value> {
         self.shared.log.entries(tag)
+    }
+
+    /// Calls back about background jobs from now on: to `url` (`http://HOST:PORT/PATH`), signed with `secret` (`whsec_…`).
+    ///
+    /// # Panics
+    /// When one of them is malformed.
+    pub fn call_back_to(&self, url: &str, secret: &str) {
+        assert!(self.shared.callbacks.aim(url, secret).is_some(), "{url} or its secret is malformed");
     }
 
     /// What came to the webhook receiver of that name (`/__hook/NAME`), oldest first: `received_at_ms`, `headers`, `body`.

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::api::Api;
 use crate::behaviour::{self, Behaviour};
+use crate::callbacks::Callbacks;
 use crate::connection::{Connection, Gone, NoRequest};
 use crate::hooks::{self, Hooks};
 use crate::http::Head;
@@ -26,6 +27,7 @@ pub(crate) struct Shared {
     pub(crate) log: RequestLog,
     pub(crate) hooks: Hooks,
     pub(crate) jobs: Jobs,
+    pub(crate) callbacks: Callbacks,
 }
 
 /// Serves until the task is aborted; its connections then end with it.
@@ -216,7 +218,16 @@ async fn ask(
     let body = body.unwrap_or_else(Value::from);
     let model = api.model(head, &body);
     let job = model.as_deref().filter(|_| api == Api::Responses && body["background"] == true && script.status == 200);
-    let job = job.and_then(|model| Some(shared.jobs.start(model, &Behaviour::parse(model).ok()?)));
+    let job = match job.and_then(|model| Some((model, Behaviour::parse(model).ok()?))) {
+        Some((model, behaviour)) => {
+            let (job, new) = shared.jobs.start(model, &behaviour);
+            if new {
+                shared.callbacks.of(&job, &behaviour).await;
+            }
+            Some(job)
+        }
+        None => None,
+    };
     let entry = shared.log.add(Received {
         connection: number,
         api: api.name(),
@@ -240,6 +251,12 @@ async fn ask(
     }
 }
 
+/// Requests of a tag so far that ask for an answer, and not about an operation.
+fn submissions(shared: &Shared, tag: &str) -> usize {
+    let about_a_job = |entry: &&Value| matches!(entry["api"].as_str(), Some("lookup" | "resume" | "cancel"));
+    shared.log.entries(Some(tag)).iter().filter(|entry| !about_a_job(entry)).count()
+}
+
 fn script(api: Api, shared: &Shared, head: &Head, body: Option<&Value>) -> Result<Script, Refusal> {
     api.check_credential(head)?;
     let body = body
@@ -247,7 +264,8 @@ fn script(api: Api, shared: &Shared, head: &Head, body: Option<&Value>) -> Resul
         .ok_or_else(|| Refusal::invalid("We could not parse the JSON body of your request."))?;
     let model = api.model(head, body).ok_or_else(|| Refusal::invalid("you must provide a model parameter"))?;
     api.check(head, body)?;
-    let behaviour = Behaviour::parse(&model)?;
+    let earlier = behaviour::tag(&model).map_or(0, |tag| submissions(shared, tag));
+    let behaviour = Behaviour::parse(&model)?.at(earlier);
     let ask = Ask {
         api,
         model: &model,
