@@ -45,6 +45,7 @@
 //! | may this request run, and what does it hold? | [`tenant`] |
 //! | what happens to a generation from start to settlement? | [`reservation`] |
 //! | what becomes of a hold whose outcome is open? | [`reconcile`] |
+//! | what does a request ask, at which path, and what is changed in it? | [`request`], [`dialect`] |
 //! | what did the provider's bytes say? | [`sse`], [`meter`], [`intake`] |
 //! | what does a provider say about an operation, and may it be asked? | [`operation`], [`breaker`] |
 //! | what may a page in a browser do, and which page? | [`token`], [`origin`] |

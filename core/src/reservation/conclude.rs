@@ -216,9 +216,10 @@ impl Reservation {
             }
             // A redirect says that it is done elsewhere; it is not followed, so it is not done.
             (_, Some(300..=499)) => verdict(L::Failed, U::Failed, R::ProviderRefused, false),
-            // The whole answer is the provider's own error, whatever its status says.
+            // The whole answer is the provider's own error, whatever its status says. It costs nothing unless it tells what
+            // it has used, as a failed response does.
             (SourceEnd::Body(_), Some(_)) if end.error_envelope => {
-                verdict(L::Failed, U::Failed, R::ProviderFailed, false)
+                verdict(L::Failed, U::Failed, R::ProviderFailed, terminal_usage(end).is_some())
             }
             // What the provider said outside of the stream stands above how the socket ended.
             _ if self.attempt.reported.is_some() => self.reported_verdict(end),

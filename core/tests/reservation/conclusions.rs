@@ -70,7 +70,7 @@ const TABLE: &str = "
 complete   | 2xx | *   | *          | *   | completed completed  completed             yes  design 2: completion wins the race; seed 1: completion wins
 *          | 3xx | *   | *          | *   | failed    failed     provider_refused      no   design 12: a redirect is not followed, so it is not done
 *          | 4xx | *   | *          | *   | failed    failed     provider_refused      no   design 4: 4xx: release
-body       | any | yes | *          | *   | failed    failed     provider_failed       no   design 4: the provider's own error, under any status (fault 26)
+body       | any | yes | *          | *   | failed    failed     provider_failed       told design 4: the provider's own error, under any status (fault 26); charged for what it tells to have used
 too large  | *   | *   | *          | *   | failed    incomplete output_too_large      yes  design 12: a bound that is reached has a named error
 aborted    | *   | *   | disconnect | yes | cancelled cancelled  cancelled_on_disconnect yes design 5: cancel
 aborted    | *   | *   | disconnect | no  | cancelled cancelled  cancelled_on_disconnect no  design 4: prepared proves that nothing was sent
@@ -156,9 +156,9 @@ impl Case {
 
     fn expect(&self, row: &[&str], conclusion: &Conclusion) {
         let expected: Vec<&str> = row[5].split_whitespace().collect();
-        let charged = expected[3] == "yes";
         // Terminal usage: of a whole answer, or behind the finish reason. A count in mid-stream is a placeholder.
         let terminal = self.usage && (self.source.0 == "complete" || self.finish_reason);
+        let charged = expected[3] == "yes" || (expected[3] == "told" && terminal);
         let word = |value: serde_json::Value| value.as_str().unwrap().to_string();
         let reason = word(serde_json::to_value(conclusion.ended.reason).unwrap());
         let expected_reason = match expected[2] {
