@@ -205,7 +205,7 @@ impl Chat {
     #[must_use]
     pub fn request(&self, key: &str) -> Request {
         let (name, before) = self.api.key_header();
-        let mut request = Request::new("POST", &self.api.target(&self.model, self.stream))
+        let mut request = Request::new("POST", self.api.target(&self.model, self.stream))
             .header(name, &format!("{before}{key}"))
             .header("Content-Type", "application/json");
         request.headers.extend(self.headers.iter().cloned());
