@@ -118,6 +118,9 @@ impl Step<'_> {
         for effect in &transition.effects {
             self.perform(g, effect);
         }
+        if transition.state.is_some() {
+            self.take_words(g, now);
+        }
         Ok(transition)
     }
 

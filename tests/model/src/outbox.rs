@@ -28,7 +28,6 @@ impl Step<'_> {
             return;
         }
         let now = self.now();
-        self.take_notices(g, now);
         let object = &self.state.generations[g].object;
         let mut rows = 0_u8;
         for delivery in object.aggregate.due_deliveries(now) {
@@ -38,12 +37,13 @@ impl Step<'_> {
         self.send_next(g, rows);
     }
 
-    /// What is only told moves no money: it is taken at once. Nothing here is over the cap of detached generations.
-    fn take_notices(&mut self, g: usize, now: UnixMillis) {
+    /// What is only told moves no money: it is taken as soon as it is due. Nothing here is over the cap of detached
+    /// generations.
+    pub(crate) fn take_words(&mut self, g: usize, now: UnixMillis) {
         let due = self.state.generations[g].object.aggregate.due_deliveries(now);
-        let notices: Vec<String> =
+        let words: Vec<String> =
             due.filter(|due| due.parcel != Parcel::Posting).map(|due| due.posting_id.clone()).collect();
-        for posting_id in notices {
+        for posting_id in words {
             let taken = self.apply(g, &Command::Acknowledge { posting_id });
             self.check(taken.is_ok(), p::COST_IS_KEPT);
         }
