@@ -115,7 +115,7 @@ impl<'a> Endpoint<'a> {
             return Some(Self::Key(id)).filter(|_| !id.contains('/'));
         }
         if let Some(id) = path.strip_prefix("/v1/tokens/") {
-            return Some(Self::Token(id)).filter(|_| !id.contains('/'));
+            return Some(Self::Token(id)).filter(|_| !id.is_empty() && !id.contains('/'));
         }
         let rest = path.strip_prefix("/v1/generations/")?;
         match rest.split_once('/') {

@@ -8,6 +8,7 @@
 //! ```
 
 use crate::finding::Source;
+use crate::meter::members;
 use crate::reconcile::Outcome;
 use crate::reservation::{Report, Signal, Subject};
 use crate::time::UnixMillis;
@@ -16,6 +17,7 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 /// Largest body that is read, in bytes. Standard Webhooks asks senders to stay below 20 kB.
 pub const BODY_MAX_BYTES: u64 = 64 << 10;
@@ -46,14 +48,19 @@ impl fmt::Display for MalformedCallback {
 
 impl core::error::Error for MalformedCallback {}
 
+/// Read first: what is no event of ours may have any form.
+#[derive(Deserialize)]
+struct Kind<'a> {
+    #[serde(borrow)]
+    r#type: Cow<'a, str>,
+}
+
 #[derive(Deserialize)]
 struct Payload<'a> {
     #[serde(borrow)]
     id: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    r#type: Cow<'a, str>,
-    #[serde(borrow)]
-    data: Option<Data<'a>>,
+    data: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -68,7 +75,7 @@ struct Data<'a> {
 /// # Errors
 /// [`MalformedCallback`].
 pub fn read(message_id: &str, body: &[u8]) -> Result<Option<CallbackEvent>, MalformedCallback> {
-    let Payload { id, r#type, data } = serde_json::from_slice(body).map_err(|_| MalformedCallback)?;
+    let Kind { r#type } = members(body).ok_or(MalformedCallback)?;
     let outcome = match &*r#type {
         "response.completed" => Outcome::Completed,
         "response.incomplete" => Outcome::Incomplete,
@@ -76,6 +83,8 @@ pub fn read(message_id: &str, body: &[u8]) -> Result<Option<CallbackEvent>, Malf
         "response.cancelled" => Outcome::Cancelled,
         _ => return Ok(None),
     };
+    let Payload { id, data } = members(body).ok_or(MalformedCallback)?;
+    let data: Option<Data<'_>> = data.and_then(|data| members(data.get().as_bytes()));
     let event_id = id.as_deref().unwrap_or(message_id);
     let operation_id = data.as_ref().and_then(|data| data.id.as_deref()).ok_or(MalformedCallback)?;
     if ![event_id, operation_id].into_iter().all(is_id) {
@@ -130,6 +139,9 @@ mod tests {
         for body in [
             r#"{"id":"evt_1","type":"batch.completed","data":{"id":"batch_1"}}"#,
             r#"{"type":"response.started"}"#,
+            r#"{"id":"e1","type":"batch.completed","data":5}"#,
+            r#"{"id":5,"type":"batch.completed","data":[1]}"#,
+            r#"{"type":"fine_tuning.job.failed","data":{"id":7}}"#,
             r#"{"type":"realtime.call.incoming","data":{"call_id":"x"}}"#,
         ] {
             assert_eq!(read_text(body), Ok(None), "{body}");
@@ -144,6 +156,10 @@ mod tests {
             "null",
             "[]",
             r#"{"data":{"id":"resp_1"}}"#,
+            r#"["evt_1","response.completed",["resp_1"]]"#,
+            r#"{"type":"response.completed","data":["resp_1"]}"#,
+            r#"{"type":"response.completed","data":{"id":7}}"#,
+            r#"{"id":5,"type":"response.completed","data":{"id":"resp_1"}}"#,
             r#"{"type":"response.completed"}"#,
             r#"{"type":"response.completed","data":{}}"#,
             r#"{"type":"response.completed","data":{"id":""}}"#,

@@ -97,6 +97,14 @@ impl Intake {
         }
     }
 
+    /// What was replayed is all that is stored; from here on comes what is sent of a stream that is taken up again. See
+    /// [`MeterReport::continuation`].
+    pub fn take_up(&mut self) {
+        if let Kind::Events(events) = &mut self.kind {
+            events.meter.take_up();
+        }
+    }
+
     /// What has been learnt so far. Of a plain body nothing is known before its end.
     #[must_use]
     pub fn report(&self) -> &MeterReport {

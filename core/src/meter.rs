@@ -1,6 +1,7 @@
 //! Meters: what a provider's answer says about itself — operation id, finish reason, usage, errors, its end.
 
 pub mod anthropic_messages;
+mod choices;
 mod content;
 pub(crate) mod document;
 pub mod gemini;
@@ -64,6 +65,9 @@ pub trait StreamMeter: fmt::Debug {
     /// The dialect's terminal has been seen.
     fn is_done(&self) -> bool;
 
+    /// From here on the events are those of a stream that is taken up again behind what was observed so far.
+    fn take_up(&mut self) {}
+
     /// All that was learnt.
     fn into_report(self: Box<Self>) -> MeterReport;
 }
@@ -116,6 +120,20 @@ impl StreamMeter for Unread {
     }
 }
 
+/// Whether what a provider sends of a stream that is taken up again follows what is stored of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Continuation {
+    /// The stream was not taken up again, or its dialect has nothing to tell it by.
+    #[default]
+    NotAsked,
+    /// No event has shown it yet.
+    Open,
+    /// The next number came.
+    Follows,
+    /// Another number came, or the events of another operation.
+    Differs,
+}
+
 /// What has been learnt from an answer so far.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct MeterReport {
@@ -140,6 +158,8 @@ pub struct MeterReport {
     /// The last `sequence_number` of the stream that could be read: where the provider can read on from. Only
     /// `openai-responses` has them.
     pub sequence_number: Option<u64>,
+    /// Of a stream that is taken up again.
+    pub continuation: Continuation,
 }
 
 impl MeterReport {
@@ -183,6 +203,13 @@ impl MeterReport {
     fn note_finish_reason(&mut self, reason: Option<&RawValue>) {
         if let Some(reason) = reason.and_then(text).filter(|reason| !reason.is_empty()) {
             self.finish_reason = Some(shortened(&reason, WORD_MAX_BYTES));
+        }
+    }
+
+    /// An answer has no reason for its end while one of its choices goes on: what was counted until then is no total.
+    fn keep_finish_reason_of(&mut self, choices: choices::Choices) {
+        if choices.any_goes_on() {
+            self.finish_reason = None;
         }
     }
 
@@ -246,7 +273,7 @@ fn larger_counts(a: Usage, b: Usage) -> Usage {
 }
 
 /// Reads members of a JSON object. Derived structs would also read an array, member by member.
-fn members<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Option<T> {
+pub(crate) fn members<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Option<T> {
     if json.trim_ascii_start().starts_with(b"{") { serde_json::from_slice(json).ok() } else { None }
 }
 

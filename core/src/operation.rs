@@ -11,6 +11,7 @@
 
 use crate::dialect::Dialect;
 use crate::intake::{Intake, IntakeOptions};
+use crate::meter::members;
 use crate::reconcile::Outcome;
 use crate::reservation::{CancelAnswer, Report};
 use crate::sse::{Event, Scanner};
@@ -119,7 +120,7 @@ pub const fn resume_is_refused(status: u16) -> bool {
 }
 
 fn read_state(dialect: Dialect, id: &str, body: &[u8]) -> Option<Report> {
-    let operation: Operation<'_> = serde_json::from_slice(body).ok()?;
+    let operation: Operation<'_> = members(body)?;
     if operation.id != id {
         return None;
     }

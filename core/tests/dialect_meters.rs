@@ -7,7 +7,7 @@
 )]
 
 use holdfast_core::dialect::Dialect;
-use holdfast_core::meter::{EndClass, MeterReport, read_body, stream_meter};
+use holdfast_core::meter::{Continuation, EndClass, MeterReport, StreamMeter, read_body, stream_meter};
 use holdfast_core::sse::Scanner;
 use holdfast_core::usage::Usage;
 
@@ -310,5 +310,81 @@ fn plain_bodies_of_the_other_dialects() {
         assert_eq!(usage(&report), tokens, "{body}");
         let cut = read_body(dialect, &body.as_bytes()[..body.len() - 1]);
         assert!(cut.1 == Incomplete || dialect == Dialect::Opaque, "{body}");
+    }
+}
+
+/// What a stream that is taken up again must show: the next number, of the same operation (design 7: bytes that do not
+/// follow what is stored are never spliced).
+#[test]
+fn a_stream_that_is_taken_up_again_must_go_on_where_it_was() {
+    use Continuation::{Differs, Follows, NotAsked, Open};
+    let created = r#"{"type":"response.created","sequence_number":0,"response":{"id":"resp_1"}}"#;
+    let delta = |number: u64| format!(r#"{{"type":"response.output_text.delta","sequence_number":{number}}}"#);
+    let completed = |id: &str, number: u64| {
+        let usage = r#"{"input_tokens":1,"output_tokens":5,"total_tokens":6}"#;
+        format!(
+            r#"{{"type":"response.completed","sequence_number":{number},"response":{{"id":"{id}","usage":{usage}}}}}"#
+        )
+    };
+    let unnumbered = r#"{"type":"keepalive"}"#;
+    for (more, continuation) in [
+        (vec![], Open),
+        (vec![unnumbered.to_owned()], Open),
+        (vec![delta(4)], Follows),
+        (vec![unnumbered.to_owned(), delta(4), delta(5), completed("resp_1", 6)], Follows),
+        (vec![created.to_owned()], Differs),
+        (vec![delta(3)], Differs),
+        (vec![delta(5)], Differs),
+        (vec![delta(4), completed("resp_2", 5)], Differs),
+    ] {
+        let mut meter = stream_meter(Dialect::OpenaiResponses);
+        let observe = |meter: &mut dyn StreamMeter, data: &str| {
+            let name = if data.contains(".delta") { "response.output_text.delta" } else { "other" };
+            let event = format!("event: {name}\ndata: {data}\n\n");
+            Scanner::new(1 << 20).push(event.as_bytes(), |event| drop(meter.observe(&event)));
+        };
+        for data in [created, &delta(3)] {
+            observe(&mut *meter, data);
+        }
+        assert_eq!(meter.report().continuation, NotAsked);
+        meter.take_up();
+        more.iter().for_each(|data| observe(&mut *meter, data));
+        let report = meter.report();
+        assert_eq!(report.continuation, continuation, "{more:?}");
+        let of_another = more.iter().any(|data| data.contains("resp_2"));
+        assert!(!of_another || (report.usage.is_none() && !meter.is_done()), "the usage of another is not ours");
+    }
+}
+
+/// Usage that came while one choice had ended and another went on is no total (design 4: only terminal usage is exact).
+#[test]
+fn an_answer_of_several_choices_has_ended_when_all_have() {
+    let candidate = |index: u32, reason: &str| {
+        format!(
+            r#"- {{"candidates":[{{"index":{index},"content":{{}}{reason}}}],"usageMetadata":{{"promptTokenCount":5,"candidatesTokenCount":1}}}}"#
+        )
+    };
+    let stop = r#","finishReason":"STOP""#;
+    let quiet = |index: u32| format!(r#"- {{"candidates":[{{"index":{index},"content":{{"parts":[]}}}}]}}"#);
+    let choice = |index: u32, reason: &str| {
+        format!(
+            r#"- {{"choices":[{{"index":{index},"delta":{{}},"finish_reason":{reason}}}],"usage":{{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6}}}}"#
+        )
+    };
+    let delta =
+        |index: u32| format!(r#"- {{"choices":[{{"index":{index},"delta":{{"content":"x"}},"finish_reason":null}}]}}"#);
+    for (dialect, lines, finished) in [
+        (Dialect::Gemini, vec![candidate(0, stop)], true),
+        (Dialect::Gemini, vec![candidate(0, stop), quiet(1)], false),
+        (Dialect::Gemini, vec![candidate(0, stop), quiet(1), candidate(1, stop)], true),
+        (Dialect::OpenaiChat, vec![delta(0), choice(0, "\"stop\"")], true),
+        (Dialect::OpenaiChat, vec![delta(0), choice(0, "\"stop\""), delta(1)], false),
+        (Dialect::OpenaiChat, vec![delta(1), choice(0, "\"stop\""), delta(1), choice(1, "\"length\"")], true),
+        (Dialect::OpenaiChat, vec![choice(0, "\"stop\""), delta(0)], true),
+    ] {
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let (done, report) = learnt(dialect, &lines);
+        assert_eq!(report.finish_reason.is_some(), finished, "{lines:?}");
+        assert!(dialect == Dialect::OpenaiChat || done == finished, "{lines:?}");
     }
 }

@@ -13,7 +13,7 @@ use futures::{FutureExt, StreamExt, pin_mut};
 use holdfast_core::config::{Limits, Provider};
 use holdfast_core::ids::AttemptId;
 use holdfast_core::intake::{Intake, IntakeEnd, IntakeOptions};
-use holdfast_core::meter::{EndClass, MeterReport};
+use holdfast_core::meter::{Continuation, EndClass, MeterReport};
 use holdfast_core::operation::{Differs, Splice};
 use holdfast_core::policy::Terms;
 use holdfast_core::reservation::{ResponseHead, SourceEnd, UpstreamEnd, is_error_envelope, is_passable, is_success};
@@ -217,6 +217,7 @@ async fn take_in<L: PumpLog>(log: &L, response: Response, abort: &AbortHandle, o
         received_bytes: 0,
         identified: false,
         splice: Splice::default(),
+        unproved: Vec::new(),
     };
     // With nothing to compare, nothing differs.
     let _never = exchange.take(response, intake, Some(head)).await;
@@ -244,8 +245,8 @@ impl TakenUp {
 /// Drives an attempt on, with the rest of its stream.
 ///
 /// # Errors
-/// [`Differs`] when the provider repeats other bytes than those that are stored: then nothing of it was delivered, and
-/// the end is not told.
+/// [`Differs`] when what comes does not follow what is stored: other bytes than those are repeated, another event comes
+/// next, or it turns out to be of another operation. Nothing more of it is delivered then, and the end is not told.
 pub async fn resume<L: PumpLog>(
     log: &L,
     response: Response,
@@ -253,7 +254,8 @@ pub async fn resume<L: PumpLog>(
     abort: &AbortHandle,
     options: PumpOptions,
 ) -> Result<(), Differs> {
-    let TakenUp { intake, splice, length } = taken_up;
+    let TakenUp { mut intake, splice, length } = taken_up;
+    intake.take_up();
     let exchange = Exchange {
         log,
         abort,
@@ -263,6 +265,7 @@ pub async fn resume<L: PumpLog>(
         received_bytes: length,
         identified: true,
         splice,
+        unproved: Vec::new(),
     };
     exchange.take(response, intake, None).await
 }
@@ -337,6 +340,8 @@ struct Exchange<'a, L> {
     identified: bool,
     /// What the provider repeats of a stream that is taken up again.
     splice: Splice,
+    /// What came of it before an event has shown that it follows what is stored.
+    unproved: Vec<u8>,
 }
 
 /// Why copying stopped.
@@ -376,6 +381,10 @@ impl<L: PumpLog> Exchange<'_, L> {
             _ => {}
         }
         let rest = intake.finish();
+        if rest.report.continuation == Continuation::Differs {
+            return Err(Differs);
+        }
+        self.release_proved(Vec::new());
         // Completion wins against an abort that came too late.
         let source = match stopped {
             _ if rest.class == EndClass::Complete => SourceEnd::Body(rest.class),
@@ -420,7 +429,11 @@ impl<L: PumpLog> Exchange<'_, L> {
                     let Ok(chunk) = self.splice.take(chunk) else { return Stopped::Differs };
                     let released = intake.push(chunk);
                     self.identify(intake);
-                    self.release(released);
+                    match intake.report().continuation {
+                        Continuation::Differs => return Stopped::Differs,
+                        Continuation::Open => self.unproved.extend(released),
+                        Continuation::NotAsked | Continuation::Follows => self.release_proved(released),
+                    }
                     let unstored = self.log.unstored_bytes();
                     if was_empty && unstored > 0 { timer = self.next_timer(); }
                     let full = unstored >= self.options.batch_bytes || intake.has_terminal();
@@ -442,6 +455,14 @@ impl<L: PumpLog> Exchange<'_, L> {
             self.identified = true;
             self.log.identified(operation_id.clone());
         }
+    }
+
+    fn release_proved(&mut self, bytes: Vec<u8>) {
+        if !self.unproved.is_empty() {
+            let unproved = std::mem::take(&mut self.unproved);
+            self.release(unproved);
+        }
+        self.release(bytes);
     }
 
     fn release(&mut self, bytes: Vec<u8>) {

@@ -11,18 +11,16 @@ use memchr::memmem::Finder;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::choices::Choices;
 use super::{EndClass, InBandError, MeterReport, StreamMeter, body_class, has_value, members, object};
 use crate::sse::Event;
 use crate::usage::{Usage, UsageRejection, required_count, token_count};
-
-/// More candidates are not told apart; a request may ask for eight.
-const CANDIDATES_MAX: u32 = 64;
 
 /// Meter of one stream.
 #[derive(Debug)]
 pub struct Gemini {
     report: MeterReport,
-    candidates: Candidates,
+    candidates: Choices,
     blocked: bool,
     markers: Markers,
 }
@@ -34,13 +32,6 @@ struct Markers {
     finish_reason: Finder<'static>,
     block_reason: Finder<'static>,
     error: Finder<'static>,
-}
-
-/// Which candidates were seen, and which of them have ended: a bit each.
-#[derive(Debug, Default, Clone, Copy)]
-struct Candidates {
-    seen: u64,
-    ended: u64,
 }
 
 #[derive(Deserialize)]
@@ -84,14 +75,15 @@ impl Gemini {
             block_reason: Finder::new(b"\"blockReason\""),
             error: Finder::new(b"\"error\""),
         };
-        Self { report: MeterReport::default(), candidates: Candidates::default(), blocked: false, markers }
+        Self { report: MeterReport::default(), candidates: Choices::default(), blocked: false, markers }
     }
 
-    /// Whether there is something to learn besides that a candidate goes on.
+    /// Whether there is something to learn besides that a candidate goes on. Once one has ended, that is something too.
     fn is_interesting(&self, data: &[u8]) -> bool {
         let markers = &self.markers;
         let wants_id = self.report.operation_id.is_none();
-        (wants_id && has_value(&markers.id, data))
+        self.candidates.any_has_ended()
+            || (wants_id && has_value(&markers.id, data))
             || has_value(&markers.usage, data)
             || has_value(&markers.finish_reason, data)
             || has_value(&markers.block_reason, data)
@@ -132,29 +124,14 @@ impl StreamMeter for Gemini {
 pub fn gemini_body(body: &[u8]) -> (MeterReport, EndClass) {
     let mut report = MeterReport::default();
     if let Some(chunk) = members::<Chunk<'_>>(body) {
-        note_chunk(&mut report, &mut Candidates::default(), &chunk);
+        note_chunk(&mut report, &mut Choices::default(), &chunk);
     }
     let class = body_class(&report, body);
     (report, class)
 }
 
-impl Candidates {
-    const fn have_ended(self) -> bool {
-        self.seen != 0 && self.seen == self.ended
-    }
-
-    fn note(&mut self, candidate: &Candidate<'_>) {
-        let index = candidate.index.and_then(|index| index.get().parse::<u32>().ok()).unwrap_or(0);
-        let bit = 1_u64.checked_shl(index.min(CANDIDATES_MAX.saturating_sub(1))).unwrap_or_default();
-        self.seen |= bit;
-        if candidate.finish_reason.is_some_and(|reason| reason.get() != "null") {
-            self.ended |= bit;
-        }
-    }
-}
-
 /// Takes what an event or a whole answer says. True if it says that the prompt was blocked.
-fn note_chunk(report: &mut MeterReport, state: &mut Candidates, chunk: &Chunk<'_>) -> bool {
+fn note_chunk(report: &mut MeterReport, state: &mut Choices, chunk: &Chunk<'_>) -> bool {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Feedback<'a> {
@@ -166,9 +143,11 @@ fn note_chunk(report: &mut MeterReport, state: &mut Candidates, chunk: &Chunk<'_
     let candidates: Vec<Candidate<'_>> =
         chunk.candidates.and_then(|list| serde_json::from_str(list.get()).ok()).unwrap_or_default();
     for candidate in &candidates {
-        state.note(candidate);
+        let ended = candidate.finish_reason.is_some_and(|reason| reason.get() != "null");
+        state.note(candidate.index, ended);
         report.note_finish_reason(candidate.finish_reason);
     }
+    report.keep_finish_reason_of(*state);
     let feedback = chunk.prompt_feedback.and_then(|feedback| members::<Feedback<'_>>(feedback.get().as_bytes()));
     let reason = feedback.and_then(|feedback| feedback.block_reason).filter(|reason| reason.get() != "null");
     report.note_finish_reason(reason);

@@ -10,6 +10,7 @@ use memchr::memmem::Finder;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::choices::Choices;
 use super::{
     EndClass, InBandError, MeterReport, StreamMeter, body_class, has_value, members, object, unstructured_error,
 };
@@ -22,6 +23,7 @@ const DONE: &[u8] = b"[DONE]";
 #[derive(Debug)]
 pub struct OpenAiChat {
     report: MeterReport,
+    choices: Choices,
     done: bool,
     markers: Markers,
 }
@@ -52,6 +54,8 @@ struct Chunk<'a> {
 #[derive(Deserialize)]
 struct Choice<'a> {
     #[serde(borrow)]
+    index: Option<&'a RawValue>,
+    #[serde(borrow)]
     finish_reason: Option<&'a RawValue>,
     /// Moonshot reports usage here.
     #[serde(borrow)]
@@ -68,7 +72,7 @@ impl OpenAiChat {
     /// A meter at the start of a stream.
     #[must_use]
     pub fn new() -> Self {
-        Self { report: MeterReport::default(), done: false, markers: Markers::new() }
+        Self { report: MeterReport::default(), choices: Choices::default(), done: false, markers: Markers::new() }
     }
 
     /// What has been learnt so far.
@@ -106,7 +110,9 @@ impl OpenAiChat {
             return false;
         }
         let error_event = event.name == b"error";
-        if !error_event && !self.markers.any(data, self.report.operation_id.is_none()) {
+        // Once a choice has ended, it counts whether another goes on.
+        let marked = self.choices.any_has_ended() || self.markers.any(data, self.report.operation_id.is_none());
+        if !error_event && !marked {
             return false;
         }
         let Some(chunk) = members::<Chunk<'_>>(data) else {
@@ -116,7 +122,7 @@ impl OpenAiChat {
         let error = chunk.error.and_then(InBandError::read);
         let usage_only = error.is_none() && chunk.is_usage_only();
         self.report.note_error(error.or_else(|| error_event.then(|| unstructured_error(data))));
-        note_chunk(&mut self.report, &chunk);
+        note_chunk(&mut self.report, &mut self.choices, &chunk);
         usage_only
     }
 
@@ -173,7 +179,7 @@ pub fn openai_chat_body(body: &[u8]) -> (MeterReport, EndClass) {
     match members::<Chunk<'_>>(body) {
         Some(answer) => {
             report.note_error(answer.error.and_then(InBandError::read));
-            note_chunk(&mut report, &answer);
+            note_chunk(&mut report, &mut Choices::default(), &answer);
         }
         None => report.usage_rejected = has_value(&Markers::new().usage, body),
     }
@@ -188,13 +194,15 @@ impl Chunk<'_> {
     }
 }
 
-fn note_chunk(report: &mut MeterReport, chunk: &Chunk<'_>) {
+fn note_chunk(report: &mut MeterReport, state: &mut Choices, chunk: &Chunk<'_>) {
     report.note_operation_id(chunk.id);
     let choices: Vec<Choice<'_>> =
         chunk.choices.and_then(|choices| serde_json::from_str(choices.get()).ok()).unwrap_or_default();
     for choice in &choices {
+        state.note(choice.index, choice.finish_reason.is_some_and(|reason| reason.get() != "null"));
         report.note_finish_reason(choice.finish_reason);
     }
+    report.keep_finish_reason_of(*state);
     let usage = chunk.usage.or_else(|| chunk.x_groq.and_then(groq_usage));
     if let Some(usage) = usage.or_else(|| choices.iter().find_map(|choice| choice.usage)) {
         report.note_usage(read_usage(usage));

@@ -11,7 +11,10 @@ use memchr::memmem::Finder;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{EndClass, InBandError, MeterReport, StreamMeter, body_class, members, object, text, unstructured_error};
+use super::{
+    Continuation, EndClass, InBandError, MeterReport, StreamMeter, body_class, members, object, text,
+    unstructured_error,
+};
 use crate::sse::Event;
 use crate::usage::{Usage, UsageRejection, required_count, token_count};
 
@@ -85,10 +88,23 @@ impl OpenAiResponses {
         self.note_sequence_number(digits);
     }
 
-    /// Numbers only grow; one that does not is no place to read on from.
+    /// Numbers only grow; one that does not is no place to read on from. The first of a stream that is taken up again must
+    /// be the next one.
     fn note_sequence_number(&mut self, digits: Option<&str>) {
         let number = digits.and_then(|digits| digits.parse::<u64>().ok()).filter(|n| *n <= SEQUENCE_NUMBER_MAX);
+        if let (Continuation::Open, Some(number)) = (self.report.continuation, number) {
+            let next = self.report.sequence_number.map_or(number, |last| last.saturating_add(1));
+            self.report.continuation = if number == next { Continuation::Follows } else { Continuation::Differs };
+        }
         self.report.sequence_number = self.report.sequence_number.max(number);
+    }
+
+    fn note_response_id(&mut self, id: Option<&RawValue>) {
+        self.report.note_operation_id(id);
+        let taken_up = self.report.continuation != Continuation::NotAsked;
+        if taken_up && id.and_then(text).is_some_and(|id| self.report.operation_id.as_ref() != Some(&id)) {
+            self.report.continuation = Continuation::Differs;
+        }
     }
 
     fn note_event(&mut self, view: &View<'_>, data: &[u8]) {
@@ -96,7 +112,10 @@ impl OpenAiResponses {
         let response = view.response.and_then(|response| members::<Response<'_>>(response.get().as_bytes()));
         let kind = view.kind.and_then(text).unwrap_or_default();
         if let Some(response) = &response {
-            self.report.note_operation_id(response.id);
+            self.note_response_id(response.id);
+        }
+        if self.report.continuation == Continuation::Differs {
+            return;
         }
         match kind.as_str() {
             COMPLETED | INCOMPLETE => {
@@ -132,6 +151,10 @@ impl StreamMeter for OpenAiResponses {
             None => {}
         }
         false
+    }
+
+    fn take_up(&mut self) {
+        self.report.continuation = Continuation::Open;
     }
 
     fn report(&self) -> &MeterReport {

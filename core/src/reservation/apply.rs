@@ -197,7 +197,8 @@ impl Reservation {
         if !drives_here && self.lease_expires_at(log) <= now {
             return self.take_over(log, now);
         }
-        let overdue = self.overdue(log, now).filter(|_| self.attempt.abort.is_none());
+        let driven = drives_here || self.attempt.lease.owner == Owner::Edge;
+        let overdue = self.overdue(log, driven, now).filter(|_| self.attempt.abort.is_none());
         if let Some(cause) = overdue {
             let mut next = self.clone();
             if drives_here {

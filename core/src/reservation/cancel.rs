@@ -9,6 +9,7 @@
 //! | unknown | neither came to light: bounded, by the rules of [`crate::reconcile`] |
 
 use super::command::{Command, Effect, Reply, Transition};
+use super::resolve::EVIDENCE_RETRY_MS;
 use super::{AbortCause, Attempt, Lifecycle, LogFacts, Report, Reservation, Signal, Subject, UpstreamState};
 use crate::capability::Capabilities;
 use crate::finding::Source;
@@ -157,10 +158,20 @@ impl Reservation {
             AbortCause::DetachedMax => "abort_detached_max",
         };
         let request = next.request_cancel(now);
+        let extension = next.hurry_extension(now);
         let mut transition = next.changed(Reply::Stop).with_history(now, command, outcome, epoch);
         transition.effects.push(Effect::AbortUpstream { epoch });
+        transition.effects.extend(extension);
         transition.effects.extend(request);
         transition
+    }
+
+    /// Between two attempts nothing runs: the tenant's answer, which is waited for, is asked for at once, and ends it.
+    fn hurry_extension(&mut self, now: UnixMillis) -> Option<Effect> {
+        let effect = self.extension();
+        let search = self.reconciliation.as_mut().filter(|search| search.extending)?;
+        search.next_at = now.plus(EVIDENCE_RETRY_MS);
+        Some(effect)
     }
 
     /// Asks the provider to cancel what we want stopped, where it can be asked and has not answered.

@@ -35,12 +35,14 @@ impl Reservation {
         self.connection.disconnected_at.filter(|_| waiting).map(|at| at.plus(self.terms.grace_ms))
     }
 
-    /// When a driver is told to stop. Of two at the same time the first named here counts.
-    fn stop_deadlines(&self, log: &LogFacts) -> Earliest {
+    /// When a driver is told to stop. Of two at the same time the first named here counts. Silence says nothing of the
+    /// provider where nobody listens.
+    fn stop_deadlines(&self, log: &LogFacts, driven: bool) -> Earliest {
         let earliest = Earliest::default()
             .and(DeadlineName::Total, self.total_deadline())
             .and_maybe(DeadlineName::Grace, self.grace_deadline());
-        self.silence_deadline(log).map_or(earliest, |(name, at)| earliest.and(name, at))
+        let silence = self.silence_deadline(log).filter(|_| driven);
+        silence.map_or(earliest, |(name, at)| earliest.and(name, at))
     }
 
     /// Whether the lease would lapse before the next sign of life.
@@ -69,16 +71,19 @@ impl Reservation {
         let earliest = deliveries
             .and(DeadlineName::Lease, self.lease_expires_at(log))
             .and(DeadlineName::Heartbeat, now.plus(heartbeat_ms));
-        let stop = self.stop_deadlines(log);
+        // Silence that is over its time and stopped nobody: nobody listens, and the lease tells.
+        let heard = self.silence_deadline(log).is_some_and(|(_, at)| at > now);
+        let stop = self.stop_deadlines(log, heard);
         match (stop.name(), stop.at()) {
             (Some(name), Some(at)) if self.attempt.abort.is_none() => earliest.and(name, at),
             _ => earliest,
         }
     }
 
-    /// What was missed first: a late wake-up finds the same cause as one in time.
-    pub(super) fn overdue(&self, log: &LogFacts, now: UnixMillis) -> Option<AbortCause> {
-        let earliest = self.stop_deadlines(log);
+    /// What was missed first: a late wake-up finds the same cause as one in time. `driven`: somebody listens to the
+    /// provider, as far as it is known. A driver that is not there waits for its lease to end, and for nothing else.
+    pub(super) fn overdue(&self, log: &LogFacts, driven: bool, now: UnixMillis) -> Option<AbortCause> {
+        let earliest = self.stop_deadlines(log, driven);
         let missed = earliest.name().filter(|_| earliest.at().is_some_and(|at| at <= now))?;
         match missed {
             DeadlineName::Total => Some(AbortCause::TotalTimeout),

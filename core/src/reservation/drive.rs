@@ -167,7 +167,7 @@ impl Reservation {
         now: UnixMillis,
     ) -> Result<Transition, Refusal> {
         self.guard_driver(epoch)?;
-        if self.end_is_repeated(end, log) {
+        if self.end_is_repeated(end, log, now) {
             return Ok(self.repeated(end, now));
         }
         if self.end_leaves_open(end) || self.breaks_off(end, now) {

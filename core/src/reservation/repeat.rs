@@ -10,6 +10,7 @@
 //! | its driver was lost, nothing was stored | after the observation, unless the provider says that it runs |
 //! | no answer came; or a 5xx that is not the provider's own; or half an answer that nobody was shown | after a pause |
 //! | the provider's own answer, whatever it says; an answer that has begun | no |
+//! | the pause before the next one would last longer than the attempt may | no |
 //! | stopped by a deadline, by its readers' leaving, or by request | no |
 //! | it was never sent, for want of a setting | no: a repeat would want it too |
 
@@ -40,8 +41,9 @@ impl Reservation {
         self.head.as_ref().filter(|_| !may_change)
     }
 
-    /// Whether an end is answered by a further attempt.
-    pub(super) fn end_is_repeated(&self, end: &UpstreamEnd, log: &LogFacts) -> bool {
+    /// Whether an end is answered by a further attempt. One that would begin after the time of this one is over would keep
+    /// its readers, its hold and its slot for nothing.
+    pub(super) fn end_is_repeated(&self, end: &UpstreamEnd, log: &LogFacts, now: UnixMillis) -> bool {
         let unanswered = match (end.source, end.head.as_ref().map(|head| head.status)) {
             (SourceEnd::NoResponse { provably_unsent }, _) => !provably_unsent,
             (SourceEnd::Body(_), Some(status)) if status >= 500 => !end.error_envelope,
@@ -51,7 +53,14 @@ impl Reservation {
         let silent = self.head.is_none() && self.attempt.reported.is_none() && !self.attempt.conflict;
         // What outlives its socket may run all the same: it is asked about first.
         let died = self.was_submitted() && !self.terms.capabilities.outlives_socket();
-        unanswered && silent && died && self.cancellation.is_none() && self.may_repeat(log)
+        let in_time = now.plus(self.pause_ms(end, now)) < self.total_deadline();
+        unanswered && silent && died && in_time && self.cancellation.is_none() && self.may_repeat(log)
+    }
+
+    /// The pause before the next attempt.
+    fn pause_ms(&self, end: &UpstreamEnd, now: UnixMillis) -> u64 {
+        let attempts = u32::try_from(self.past_attempts.len()).unwrap_or(u32::MAX);
+        crate::reconcile::backoff_ms(attempts, wish(end, now), self.jitter())
     }
 
     /// Plans a further attempt after an end: who drove is fenced, readers wait, and the tenant is asked after a pause.
@@ -61,12 +70,10 @@ impl Reservation {
         next.attempt.upstream = UpstreamState::Unknown;
         next.attempt.lease = self.attempt.lease.taken_over(now);
         next.attempt.accounted = Some(self.accounted(end));
-        let attempts = u32::try_from(self.past_attempts.len()).unwrap_or(u32::MAX);
-        let pause_ms = crate::reconcile::backoff_ms(attempts, wish(end, now), self.jitter());
         next.reconciliation = Some(Reconciliation {
             since: now,
             deadline: now,
-            next_at: now.plus(pause_ms),
+            next_at: now.plus(self.pause_ms(end, now)),
             look_up: false,
             lookups: 0,
             retry_after_ms: None,

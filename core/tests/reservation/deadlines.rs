@@ -28,10 +28,20 @@ fn due_at(world: &World, driver_alive: bool, due_ms: u64, expected: &str) {
 fn first_byte() {
     let world = World::submitted(&patient());
     due_at(&world, true, 2_000, "stop+abort");
-    due_at(&world, false, 2_000, "stop+abort");
     let mut world = World::submitted(&patient());
     world.at(1_999).take(&respond(1)).unwrap();
     assert_eq!(world.at(2_000).say(&wake(true)), "done=", "it came in time");
+}
+
+/// Where nobody listens, silence says nothing of the provider: the lease finds the lost driver, and what it did can be taken
+/// up again or repeated. A driver at the edge is not seen from here: it is told to stop as ever.
+#[test]
+fn silence_counts_while_somebody_listens() {
+    let long = Terms { total_ms: 600_000, ..patient() };
+    for world in [World::submitted(&long), World::processing(&long)] {
+        due_at(&world, false, 120_000, "done>detached+evidence");
+    }
+    due_at(&World::submitted(&Terms { owner: Owner::Edge, ..long }), false, 2_000, "stop+abort");
 }
 
 #[test]

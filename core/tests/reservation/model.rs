@@ -312,7 +312,7 @@ impl Facts {
             }
         }
         match command {
-            answer if super::place::is_answer(answer) => self.answered(answer),
+            answer if super::place::is_answer(answer) => self.answered(answer, now),
             Command::Submit { .. } => self.submit(now),
             Command::Respond { .. } => self.respond(now),
             Command::Identify { operation_id, .. } => self.identify(operation_id),
@@ -388,12 +388,13 @@ impl Facts {
         if attached > 0 || patience || !waited_for || self.own.stop.is_some() {
             return "done".into();
         }
-        self.stop(AbortCause::Disconnect)
+        self.stop(AbortCause::Disconnect, now)
     }
 
-    pub(crate) fn stop(&mut self, cause: AbortCause) -> String {
+    pub(crate) fn stop(&mut self, cause: AbortCause, now: u64) -> String {
         self.own.stop = Some(cause);
-        format!("stop+abort{}", self.ask_cancel())
+        let extend = if self.hurries(now) { "+extend" } else { "" };
+        format!("stop+abort{extend}{}", self.ask_cancel())
     }
 
     fn cancel(&mut self, now: u64) -> String {
@@ -405,7 +406,7 @@ impl Facts {
         if self.own.stop.is_some() {
             return "requested".into();
         }
-        self.stop(AbortCause::Request).replace("stop", "requested")
+        self.stop(AbortCause::Request, now).replace("stop", "requested")
     }
 
     /// What its end makes of it, by whatever way the end came to be known. Here only whether it ended well or was stopped.
@@ -474,11 +475,11 @@ impl Facts {
             self.ever_away = true;
             return self.fence(log, now);
         }
-        if let Some(cause) = self.missed(log, now) {
+        if let Some(cause) = self.missed(log, here || !self.object_drives(), now) {
             if here {
                 self.sees(now);
             }
-            return self.stop(cause);
+            return self.stop(cause, now);
         }
         let renews = here && self.short(log, now);
         if renews {
@@ -504,7 +505,7 @@ impl Facts {
     }
 
     /// What was missed first.
-    fn missed(&self, log: &LogFacts, now: u64) -> Option<AbortCause> {
+    fn missed(&self, log: &LogFacts, heard: bool, now: u64) -> Option<AbortCause> {
         if self.own.stop.is_some() {
             return None;
         }
@@ -519,7 +520,7 @@ impl Facts {
         };
         let mut due = vec![(self.own.sent.unwrap_or(self.own.began) + self.terms.total_ms, AbortCause::TotalTimeout)];
         due.extend(self.away_since.filter(|_| grace).map(|at| (at + self.terms.grace_ms, AbortCause::Disconnect)));
-        due.extend(silence);
+        due.extend(silence.filter(|_| heard));
         due.sort_by_key(|(at, _)| *at);
         due.first().filter(|(at, _)| *at <= now).map(|(_, cause)| *cause)
     }

@@ -50,7 +50,7 @@ impl Facts {
     }
 
     /// What the outbox learns of the place's word.
-    pub(crate) fn answered(&mut self, command: &Command) -> String {
+    pub(crate) fn answered(&mut self, command: &Command, now: u64) -> String {
         let of_now = |posting_id: &String| self.place.on_its_way && *posting_id == id(self.place.number);
         match command {
             Command::Acknowledge { posting_id } if of_now(posting_id) => self.place.on_its_way = false,
@@ -58,7 +58,7 @@ impl Facts {
             Command::DeliveryRefused { posting_id, refusal } if of_now(posting_id) => {
                 self.place.on_its_way = false;
                 if refusal == DETACHED_EXCEEDED && self.goes_on_alone() {
-                    return self.stop(AbortCause::DetachedMax);
+                    return self.stop(AbortCause::DetachedMax, now);
                 }
             }
             _ => return "done=".into(),

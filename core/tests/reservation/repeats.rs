@@ -162,6 +162,31 @@ fn the_budget_ends() {
     assert_eq!(world.books(), [("settle", 3 * 612)]);
 }
 
+fn wishing(retry_after: &str) -> UpstreamEnd {
+    let head = ResponseHead { status: 503, headers: vec![("retry-after".into(), retry_after.into())] };
+    UpstreamEnd { head: Some(head), ..answered(503, false) }
+}
+
+/// Whoever wishes to be asked again after the attempt's longest time (20 s) is not asked again: its answer is handed on.
+#[test]
+fn a_pause_beyond_the_longest_time_ends_it() {
+    for (seconds, said) in [("15", "done"), ("20", "done>failed+close"), ("99999999", "done>failed+close")] {
+        assert_eq!(World::submitted(&retries()).say(&end(1, wishing(seconds))), said, "{seconds}");
+    }
+}
+
+/// Nothing runs between two attempts: a cancel asks for the tenant's answer at once, and that ends it.
+#[test]
+fn a_cancel_between_two_attempts_ends_it_at_once() {
+    let mut world = World::submitted(&Terms { total_ms: 600_000, ..retries() });
+    world.take(&end(1, wishing("100"))).unwrap();
+    assert_eq!(world.say(&Command::Cancel), "requested>cancellation_requested+abort+extend");
+    assert_eq!(world.next_wake_ms(), Some(1_000), "asked again, should the answer be lost");
+    assert_eq!(world.say(&Command::HoldExtended { epoch: 3, attempt: attempt_id(2) }), "done+evidence");
+    assert_eq!(world.say(&reconcile(2, ended(SourceEnd::Lost))), "done>cancelled+close");
+    assert_eq!(world.books(), [("settle", 612)]);
+}
+
 /// Fault 14: a gateway's `Retry-After` makes the pause longer, within bounds; what it says otherwise is not heard.
 #[test]
 fn a_wish_of_a_gateway_is_clamped() {
@@ -173,9 +198,8 @@ fn a_wish_of_a_gateway_is_clamped() {
         ("Sun, 29 Nov 2026 08:00:30 GMT", 1_000, 300_001),
         ("soon", 1_000, 1_250),
     ] {
-        let mut world = World::submitted(&retries());
-        let head = ResponseHead { status: 503, headers: vec![("retry-after".into(), value.into())] };
-        world.take(&end(1, UpstreamEnd { head: Some(head), ..answered(503, false) })).unwrap();
+        let mut world = World::submitted(&Terms { total_ms: 600_000, ..retries() });
+        world.take(&end(1, wishing(value))).unwrap();
         let pause_ms = world.next_wake_ms().unwrap();
         assert!((from..to).contains(&pause_ms), "{value}: {pause_ms}");
     }

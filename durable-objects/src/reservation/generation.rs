@@ -231,9 +231,15 @@ impl Generation {
     }
 
     fn commit(&self, command: &Command, transition: &Transition, last_bytes: Vec<u8>, now: UnixMillis) -> Result<()> {
+        let closes = transition.effects.iter().any(|effect| matches!(effect, Effect::CloseLog { .. }));
+        let followed = self.with_aggregate(|aggregate| aggregate.live().is_some_and(|live| live.head.is_some()));
         let (epoch, mut closing) = match command {
             Command::Append { epoch, .. } => (Some(*epoch), Vec::new()),
-            Command::End { epoch, .. } | Command::Reconcile { epoch, .. } => (Some(*epoch), last_bytes),
+            Command::End { epoch, .. } | Command::Reconcile { epoch, .. } if closes || followed => {
+                (Some(*epoch), last_bytes)
+            }
+            // An answer in one piece that is not the generation's is nobody's.
+            Command::End { epoch, .. } | Command::Reconcile { epoch, .. } => (Some(*epoch), Vec::new()),
             _ => (None, Vec::new()),
         };
         for effect in &transition.effects {

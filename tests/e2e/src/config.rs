@@ -45,6 +45,12 @@ pub const DIALECTS: [&str; 5] = ["openai-chat", "openai-responses", "anthropic-m
 /// The simulator with operations in the background: cancel, lookup, resume.
 pub const BACKGROUND: &str = "background";
 
+/// The name of the provider by hand that speaks a dialect.
+#[must_use]
+pub fn by_hand(dialect: &str) -> String {
+    format!("by-hand-{dialect}")
+}
+
 /// The rows of the capability matrix, each as a provider: its name, whether it can cancel, whether it can be looked up.
 pub const CAPABILITY_ROWS: [(&str, bool, bool); 4] = [
     ("cancel-and-status", true, true),
@@ -259,7 +265,7 @@ fn key_digest(key: &str) -> String {
 
 /// The provider table.
 #[must_use]
-pub(crate) fn providers(simulator_origin: &str, closed_port: u16) -> Value {
+pub(crate) fn providers(simulator_origin: &str, closed_port: u16, hand_origin: Option<&str>) -> Value {
     let price = |model: &str, input: u64, output: u64| json!({ "model": model, "input_micros_per_million": input, "output_micros_per_million": output });
     let odd = |model: &str| price(model, INPUT_MICROS_PER_MILLION, OUTPUT_MICROS_PER_MILLION);
     let seeds = price("sim-seed*", SEED_INPUT_MICROS_PER_MILLION, SEED_OUTPUT_MICROS_PER_MILLION);
@@ -303,7 +309,10 @@ pub(crate) fn providers(simulator_origin: &str, closed_port: u16) -> Value {
     };
     let rows = CAPABILITY_ROWS
         .map(|(name, cancel, status)| operations(name, Some(json!({ "cancel": cancel, "status": status }))));
-    own.into_iter().chain(dialects).chain([operations(BACKGROUND, None)]).chain(rows).collect()
+    let hands = hand_origin
+        .into_iter()
+        .flat_map(|origin| DIALECTS.map(|dialect| of_dialect(&by_hand(dialect), dialect, origin, "SIMULATOR_API_KEY")));
+    own.into_iter().chain(dialects).chain(hands).chain([operations(BACKGROUND, None)]).chain(rows).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

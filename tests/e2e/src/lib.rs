@@ -18,6 +18,7 @@
 //! | [`recordings`] | the recorded provider streams, where they are at hand |
 //! | [`webhook`] | a tenant's webhook: what came, and whether it is signed |
 //! | [`callback`] | a provider that calls back, by hand |
+//! | [`hand`] | a provider that says whatever a test wants |
 //! | [`sdk`] | runs the official SDKs |
 //! | [`wait`], [`seed`], [`gate`] | polling, randomness with a printed seed, bounded parallelism |
 
@@ -27,6 +28,7 @@ pub mod chat;
 pub mod client;
 pub mod config;
 pub mod gate;
+pub mod hand;
 pub mod http;
 pub mod jobs;
 pub mod recordings;

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use crate::client::Client;
 use crate::config::{self, KEY_PEPPER, OPERATOR_KEY, PROVIDER_KEY, Tenant};
 use crate::gate::Permit;
+use crate::hand::HandProvider;
 use crate::recordings;
 use crate::simulator::Simulator;
 use crate::wait_for;
@@ -32,6 +33,7 @@ pub struct Options {
     local: bool,
     cron: bool,
     stored: Option<PathBuf>,
+    by_hand: Option<String>,
 }
 
 impl Options {
@@ -50,7 +52,15 @@ impl Options {
             local: false,
             cron: false,
             stored: None,
+            by_hand: None,
         }
+    }
+
+    /// A provider by hand serves [`config::by_hand`] of each dialect.
+    #[must_use]
+    pub fn by_hand(mut self, provider: &HandProvider) -> Self {
+        self.by_hand = Some(provider.origin().to_owned());
+        self
     }
 
     /// The cron can be rung: [`World::ring_cron`].
@@ -458,7 +468,7 @@ fn write_config(options: &Options, simulator: &Simulator, folder: &Path, ports: 
         "OPERATOR_KEY": if options.operator { OPERATOR_KEY } else { "" },
         "SIMULATOR_API_KEY": PROVIDER_KEY,
         "CALLBACK_SECRETS": format!("{} {}", config::CALLBACK_SECRET, config::OLD_CALLBACK_SECRET),
-        "PROVIDERS": config::providers(&simulator.origin(), closed_port).to_string(),
+        "PROVIDERS": config::providers(&simulator.origin(), closed_port, options.by_hand.as_deref()).to_string(),
         "LIMITS": options.limits.to_string(),
     });
     let vars_path = folder.join("vars.json");
