@@ -281,10 +281,12 @@ impl Reservation {
     /// deadline an upper bound is no match for a count.
     fn usage_to_ask_for(&self, search: &Reconciliation, end: &UpstreamEnd, now: UnixMillis) -> Option<UnixMillis> {
         let said = self.attempt.reported.filter(|said| said.source == Source::Callback && said.usage.is_none())?;
-        let used = said.outcome != Outcome::Failed && !self.accounted(end).metered.is_exact();
+        // A failure of which nothing was seen is charged for nothing.
+        let used = said.outcome != Outcome::Failed || end.content_bytes > 0;
+        let open = used && !self.accounted(end).metered.is_exact();
         let askable = self.can_be_asked() && !self.attempt.conflict && now < search.deadline;
         let pause_ms = crate::reconcile::backoff_ms(search.lookups, search.retry_after_ms, self.jitter());
-        (used && askable).then(|| now.plus(pause_ms).min(search.deadline))
+        (open && askable).then(|| now.plus(pause_ms).min(search.deadline))
     }
 
     /// Whether the provider can be asked about the owning attempt.

@@ -105,7 +105,8 @@ impl Reservation {
 
     fn resume_after(&mut self, tries: u32, retry_after_ms: Option<u64>, now: UnixMillis) {
         let pause_ms = backoff_ms(tries.saturating_sub(1), retry_after_ms, self.jitter());
-        self.look_at(now.plus(pause_ms));
+        // Behind the longest time nothing is taken up: what came of it is looked for then.
+        self.look_at(now.plus(pause_ms).min(self.total_deadline().max(now.plus(1))));
     }
 
     fn look_at(&mut self, at: UnixMillis) {

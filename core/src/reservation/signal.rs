@@ -281,7 +281,7 @@ impl Reservation {
             (Disposition::Quarantined, Vec::new())
         });
         if signal.source == Source::Callback && which == Which::Owning && exact.is_none() {
-            next.ask_for_late_usage(reported.outcome, now);
+            next.ask_for_late_usage(reported.outcome, log, now);
         }
         let mut transition = next.changed(Reply::Signal(disposition));
         transition.postings = postings;
@@ -289,8 +289,9 @@ impl Reservation {
     }
 
     /// A callback tells no usage: after the end the provider is asked for it for a while, where it can be asked.
-    fn ask_for_late_usage(&mut self, outcome: Outcome, now: UnixMillis) {
-        let used = outcome != Outcome::Failed && self.lifecycle != Lifecycle::Compensated;
+    /// A failure of which nothing was seen is charged for nothing.
+    fn ask_for_late_usage(&mut self, outcome: Outcome, log: &LogFacts, now: UnixMillis) {
+        let used = (outcome != Outcome::Failed || log.length > 0) && self.lifecycle != Lifecycle::Compensated;
         if used && self.can_be_asked() && self.reconciliation.is_none() {
             self.watch_for(LATE_USAGE_MS, now);
         }

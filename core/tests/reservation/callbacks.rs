@@ -92,10 +92,13 @@ fn the_usage_of_a_completion_is_asked_for() {
     let mut mute = World::searching(&Terms { observation_ms: 60_000, ..with(CALLBACK) });
     mute.hear(called("evt_1"));
     assert_eq!(mute.say(&reconcile(2, ended(SourceEnd::Lost))), "done>completed+close");
-    // A failure used nothing that is worth a question.
-    let mut failed = World::searching(&searched);
-    failed.hear(callback("evt_1", OPERATION, ended_as(Outcome::Failed, None)));
-    assert_eq!(failed.say(&reconcile(2, ended(SourceEnd::Lost))), "done>failed+close");
+    // A failure of which nothing was seen is charged for nothing, and nothing is asked; else it is.
+    for (content_bytes, said) in [(0, "done>failed+close"), (7, "done")] {
+        let mut failed = World::searching(&searched);
+        failed.hear(callback("evt_1", OPERATION, ended_as(Outcome::Failed, None)));
+        let seen = UpstreamEnd { content_bytes, ..ended(SourceEnd::Lost) };
+        assert_eq!(failed.say(&reconcile(2, seen)), said, "{content_bytes}");
+    }
 }
 
 /// The boundary cases of design 7, for a thin callback: before the end it waits for the driver; at a kept hold it settles;

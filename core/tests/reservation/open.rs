@@ -175,8 +175,9 @@ impl Facts {
             return self.keeps(Settlement::Disputed, now);
         }
         // Who called back told no usage: it is asked for as long as there is time.
-        let called = self.own.reported
-            && self.own.word.is_some_and(|word| word.called && word.outcome != Outcome::Failed && word.usage.is_none());
+        let seen = end.content_bytes > 0;
+        let open = |word: Word| word.called && word.usage.is_none() && (word.outcome != Outcome::Failed || seen);
+        let called = self.own.reported && self.own.word.is_some_and(open);
         if called && !counted && self.can_ask() && now < search.until {
             return self.waits(search);
         }

@@ -155,8 +155,8 @@ impl Facts {
             && !past
             && !exact
             && !compensated
-            && word.outcome != Outcome::Failed
             && signal.source == Source::Callback
+            && (word.outcome != Outcome::Failed || log.length > 0)
         {
             self.asks_late(now);
         }
