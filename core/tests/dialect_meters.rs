@@ -356,6 +356,16 @@ fn a_stream_that_is_taken_up_again_must_go_on_where_it_was() {
     }
 }
 
+/// A provider without numbers repeats everything, and every byte is compared: nothing waits for a proof.
+#[test]
+fn a_stream_without_numbers_needs_no_proof() {
+    let mut meter = stream_meter(Dialect::OpenaiResponses);
+    let event = "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"id\":\"resp_1\"}}\n\n";
+    Scanner::new(1 << 20).push(event.as_bytes(), |event| drop(meter.observe(&event)));
+    meter.take_up();
+    assert_eq!(meter.report().continuation, Continuation::NotAsked);
+}
+
 /// Usage that came while one choice had ended and another went on is no total (design 4: only terminal usage is exact).
 #[test]
 fn an_answer_of_several_choices_has_ended_when_all_have() {

@@ -153,8 +153,11 @@ impl StreamMeter for OpenAiResponses {
         false
     }
 
+    /// Without a number all of it is repeated, and compared byte by byte.
     fn take_up(&mut self) {
-        self.report.continuation = Continuation::Open;
+        if self.report.sequence_number.is_some() {
+            self.report.continuation = Continuation::Open;
+        }
     }
 
     fn report(&self) -> &MeterReport {

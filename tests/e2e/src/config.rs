@@ -309,9 +309,14 @@ pub(crate) fn providers(simulator_origin: &str, closed_port: u16, hand_origin: O
     };
     let rows = CAPABILITY_ROWS
         .map(|(name, cancel, status)| operations(name, Some(json!({ "cancel": cancel, "status": status }))));
-    let hands = hand_origin
-        .into_iter()
-        .flat_map(|origin| DIALECTS.map(|dialect| of_dialect(&by_hand(dialect), dialect, origin, "SIMULATOR_API_KEY")));
+    let hand = |dialect: &str, origin: &str| {
+        let mut hand = of_dialect(&by_hand(dialect), dialect, origin, "SIMULATOR_API_KEY");
+        if dialect == "openai-responses" {
+            hand["callback_secret"] = "CALLBACK_SECRETS".into();
+        }
+        hand
+    };
+    let hands = hand_origin.into_iter().flat_map(|origin| DIALECTS.map(|dialect| hand(dialect, origin)));
     own.into_iter().chain(dialects).chain(hands).chain([operations(BACKGROUND, None)]).chain(rows).collect()
 }
 

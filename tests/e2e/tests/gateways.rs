@@ -85,7 +85,7 @@ fn a_wish_beyond_the_total_time_ends_it() {
 #[test]
 fn a_cancel_between_two_attempts_ends_it_at_once() {
     let (provider, calls) = behind_a_gateway(9, "Retry-After: 100\r\n");
-    let (_world, client) = world("between", &provider, 60_000);
+    let (_world, client) = world("between", &provider, 600_000);
     let _exchange = client.open(&Chat::complete("gpt-5").idempotency_key("between"));
     wait_for_within(Duration::from_secs(10), "the first answer", || match calls.load(Ordering::SeqCst) {
         0 => Err("no call".to_owned()),

@@ -1,9 +1,11 @@
 //! Streams that are taken up again at a provider that does not send the rest of what it began: each was found by an attack.
 
+use std::time::Duration;
+
 use holdfast_e2e::config::by_hand;
 use holdfast_e2e::hand::{HandProvider, broken_stream, whole_stream};
 use holdfast_e2e::jobs::job;
-use holdfast_e2e::{Options, Route, Tenant, World, unique};
+use holdfast_e2e::{Client, Options, Route, Tenant, World, unique, wait_for, wait_for_within};
 use serde_json::{Value, json};
 
 const ID: &str = "resp_1";
@@ -74,4 +76,48 @@ fn a_provider_that_leaves_events_out_is_not_spliced() {
 fn the_stream_of_another_operation_is_not_spliced() {
     let (received, generation) = taken_up("another", [word(3), completed(4, "resp_2")].concat());
     assert_interrupted(&received, &generation);
+}
+
+/// A provider whose stream breaks, and that wishes to be asked for the rest after 200 s. Its cancels fail.
+fn wishes_to_be_asked_later(name: &str) -> (World, Client, String) {
+    let provider = HandProvider::start(|asked| {
+        if asked.line == "POST /v1/responses" {
+            return broken_stream(&[created(0, ID), word(1), word(2)].concat());
+        }
+        b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 200\r\nContent-Length: 0\r\n\r\n".to_vec()
+    });
+    let route = Route::new("r").background(&by_hand("openai-responses")).detach();
+    let route = route.with("lease_ms", 1_000).with("observation_ms", 500).with("total_ms", 4_000);
+    let tenant = Tenant::new("acme").route(route.with("on_expiry", json!({ "credit": "settle_estimate" })));
+    let world = World::start(&Options::new(name).tenant(&tenant).limit("batch_ms", 50).by_hand(&provider));
+    let client = world.client(&tenant);
+    let (mut exchange, id) = client.begin(&job("gpt-5", &unique(name)));
+    exchange.read(created(0, ID).len());
+    wait_for("a broken stream", || {
+        let state = client.generation(&id)["upstream"]["state"].clone();
+        if state == "unknown" { Ok(()) } else { Err(state.to_string()) }
+    });
+    (world, client, id)
+}
+
+fn assert_ends_soon(client: &Client, id: &str) {
+    wait_for_within(Duration::from_secs(15), "the end", || match client.generation(id) {
+        generation if generation["settled"] == true => Ok(()),
+        generation => Err(generation.to_string()),
+    });
+}
+
+/// The stream is taken up within `total_ms` only: a later wish is none that is waited for.
+#[test]
+fn a_wish_to_resume_beyond_the_total_time_is_not_waited_for() {
+    let (_world, client, id) = wishes_to_be_asked_later("wish to resume");
+    assert_ends_soon(&client, &id);
+}
+
+/// Who wants it stopped does not wait for a stream that nobody wants any more.
+#[test]
+fn a_cancel_ends_the_wait_for_a_resume() {
+    let (_world, client, id) = wishes_to_be_asked_later("cancel a wait");
+    client.cancel(&id).expect(202);
+    assert_ends_soon(&client, &id);
 }
