@@ -29,8 +29,8 @@
  * @property {string} reservation_id `res_…`
  * @property {{state: 'connected'|'disconnected'|'reconnected', readers: number, furthest_offset: number}} connection
  * @property {{state: string, epoch: number, attempt_id: string, operation_id: ?string, finish_reason: ?string, status: ?number}} upstream
- * @property {'active'|'detached'|'cancellation_requested'|'completed'|'cancelled'|'failed'} lifecycle
- * @property {'pending'|'committed'|'released'} settlement
+ * @property {'active'|'detached'|'cancellation_requested'|'completed'|'cancelled'|'failed'|'expired'|'compensated'} lifecycle
+ * @property {'pending'|'committed'|'released'|'expired'|'disputed'} settlement
  * @property {boolean} settled The tenant's ledger has acknowledged the settlement.
  * @property {?object} usage Tokens, `kind` says whether they are `exact` or `at_least`.
  * @property {{hold_micros: number, settled_micros: ?number, estimated: boolean}} cost In micro-USD.

@@ -4,7 +4,7 @@
 use holdfast_e2e::config::BACKGROUND;
 use holdfast_e2e::jobs::{asked, assert_broken, expected, job, once_asked, states, world};
 use holdfast_e2e::sse::event_ends;
-use holdfast_e2e::{Chat, Client, Route, Seed, World, assert_bytes, assert_completed, unique};
+use holdfast_e2e::{Chat, Client, Options, Route, Seed, Tenant, World, assert_bytes, assert_completed, unique};
 use serde_json::Value;
 
 const SLOW: &str = "gen?tokens=150&interval_ms=8";
@@ -99,6 +99,26 @@ fn the_alarm_takes_it_up_without_any_reader() {
     client.wait_until_nothing_is_held();
     assert_completed(&client.generation(&id), 12, 150);
     assert_bytes!(client.result(&id).expect(200).body, expected(&world.simulator, &chat));
+}
+
+/// As by default, the lease lasts longer than the provider may be silent. Nobody listens meanwhile, so silence stops
+/// nothing: the lost driver is found by its lease, and the stream is taken up again.
+#[test]
+fn a_lease_longer_than_the_silence_is_waited_for() {
+    let route = route().with("lease_ms", 4_000).with("idle_ms", 1_000).with("first_byte_ms", 1_000);
+    let tenant = Tenant::new("acme").route(route);
+    let world = World::start(&Options::new("long lease").tenant(&tenant).limit("batch_ms", 50));
+    let client = world.client(&tenant);
+    let tag = unique("lease");
+    let chat = job(SLOW, &tag);
+    let (mut exchange, id) = client.begin(&chat);
+    exchange.read(3_000);
+    world.kill();
+    world.restart();
+    client.wait_until_nothing_is_held();
+    assert_completed(&client.generation(&id), 12, 150);
+    assert_bytes!(client.result(&id).expect(200).body, expected(&world.simulator, &chat));
+    assert_eq!(asked(&world.simulator, &tag, "cancel").len(), 0, "nobody wanted it stopped");
 }
 
 /// The provider's operation has ended while the server was gone: its stored events bring the rest.
