@@ -1,7 +1,11 @@
 //! Answers that no provider should give, and readers that no client should be: each was found by an attack.
 
+use holdfast_e2e::config::by_hand;
+use holdfast_e2e::hand::HandProvider;
 use holdfast_e2e::sse::assert_broken;
-use holdfast_e2e::{Chat, Client, Options, Route, Tenant, World, assert_bytes, assert_completed, unique};
+use holdfast_e2e::{
+    Chat, Client, Options, Route, Tenant, World, assert_bytes, assert_completed, assert_estimated, unique,
+};
 
 fn start(name: &str, route: Route) -> (World, Client) {
     let tenant = Tenant::new("acme").route(route);
@@ -53,6 +57,25 @@ fn a_reader_beyond_a_running_log_is_refused_at_once() {
     }
     assert_eq!(client.generation(&id)["connection"]["readers"], 1);
     assert_bytes!(client.read_all_from(&id, 100), &expected[100..]);
+}
+
+/// What says that it is compressed and is not can be read by nobody (fault 25): no answer, charged by its bound.
+#[test]
+fn an_answer_that_is_not_compressed_as_it_says_is_a_bad_gateway() {
+    let provider = HandProvider::start(|_| {
+        let head =
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n";
+        [head.as_bytes(), b"{}"].concat()
+    });
+    for (owner, route) in owners() {
+        let tenant = Tenant::new("acme").route(route.by(&by_hand("openai-chat")));
+        let world = World::start(&Options::new(&format!("not gzip, {owner}")).tenant(&tenant).by_hand(&provider));
+        let client = world.client(&tenant);
+        let reply = client.chat(&Chat::complete("gpt-5"));
+        assert_eq!(reply.status, 502, "{}", reply.text());
+        assert_estimated(&client.wait_until_settled(reply.required("x-generation-id")));
+        client.wait_until_nothing_is_held();
+    }
 }
 
 /// Silence means that no byte comes, not that no event is whole: half an event and half a plain answer are signs of life.
