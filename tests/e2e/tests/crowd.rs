@@ -124,6 +124,8 @@ fn assert_books_balance(world: &World, client: &Client, plans: &[Plan]) {
             assert!(calls.is_empty(), "a call without a record: {plan:?} {calls:?}");
             continue;
         };
+        // The receipt may have been lost with the server: it comes again.
+        let generation = &client.wait_until_settled(generation["id"].as_str().expect("an id"));
         spent += assert_at_an_end(generation, plan);
         let stored =
             client.get(&format!("/v1/generations/{}/stream?offset=0", generation["id"].as_str().expect("an id")));
