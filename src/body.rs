@@ -2,10 +2,9 @@
 
 use crate::error::EdgeError;
 use crate::request_headers::{header, is_json};
-use futures::future::{Either, select};
-use futures::{StreamExt, pin_mut};
+use futures::StreamExt;
 use holdfast_core::config::Limits;
-use holdfast_objects::clock::sleep_ms;
+use holdfast_objects::clock::within;
 use worker::{ByteStream, Headers, Request};
 
 /// So many bytes above the bound are still read, and thrown away: a client that writes its whole body before it reads
@@ -36,12 +35,7 @@ pub(crate) async fn read_raw(request: &mut Request, max_bytes: u64, body_ms: u64
     bounded.expect(declared.unwrap_or(0))?;
     // A request without a body has no stream.
     let Ok(chunks) = request.stream() else { return Ok(Vec::new()) };
-    let (whole, deadline) = (collect(chunks, bounded), sleep_ms(body_ms));
-    pin_mut!(whole, deadline);
-    match select(whole, deadline).await {
-        Either::Left((read, _)) => read,
-        Either::Right(_) => Err(EdgeError::RequestTimeout { body_ms }),
-    }
+    within(body_ms, collect(chunks, bounded)).await.unwrap_or(Err(EdgeError::RequestTimeout { body_ms }))
 }
 
 async fn collect(mut chunks: ByteStream, mut bounded: Bounded) -> Result<Vec<u8>, EdgeError> {

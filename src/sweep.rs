@@ -5,14 +5,13 @@
 
 use crate::error::EdgeError;
 use crate::{ask, respond};
-use futures::future::{Either, select};
-use futures::{StreamExt, pin_mut, stream};
+use futures::{StreamExt, stream};
 use holdfast_core::config::Limits;
 use holdfast_core::deadline::spread_ms;
 use holdfast_core::ids::TenantId;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::wire::{DirectoryCall, DirectoryEntry, DirectoryReply, Swept, TenantCall, TenantReply};
-use holdfast_objects::clock::sleep_ms;
+use holdfast_objects::clock::{sleep_ms, within};
 use holdfast_objects::settings;
 use serde::Serialize;
 use worker::{Env, Response};
@@ -108,15 +107,13 @@ async fn page(env: &Env, limit: u32) -> Result<Vec<DirectoryEntry>, Refusal> {
 /// A tenant that fails is named in the log, and holds nobody up.
 async fn poke(env: &Env, tenant: TenantId) -> Option<Swept> {
     sleep_ms(spread_ms(tenant.as_str(), SPREAD_MS)).await;
-    let (asked, timeout) = (ask::tenant(env, &tenant, &TenantCall::Sweep), sleep_ms(ANSWER_TIMEOUT_MS));
-    pin_mut!(asked, timeout);
-    match select(asked, timeout).await {
-        Either::Left((Ok(TenantReply::Swept(swept)), _)) => Some(swept),
-        Either::Left((answer, _)) => {
+    match within(ANSWER_TIMEOUT_MS, ask::tenant(env, &tenant, &TenantCall::Sweep)).await {
+        Some(Ok(TenantReply::Swept(swept))) => Some(swept),
+        Some(answer) => {
             worker::console_error!("sweep: tenant {tenant} answered {answer:?}");
             None
         }
-        Either::Right(_) => {
+        None => {
             worker::console_error!("sweep: tenant {tenant} did not answer in {ANSWER_TIMEOUT_MS} ms");
             None
         }

@@ -7,6 +7,7 @@ pub(crate) mod document;
 pub mod gemini;
 pub mod openai_chat;
 pub mod openai_responses;
+mod openai_usage;
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;

@@ -8,12 +8,12 @@
 
 use holdfast_core::dialect::Dialect;
 use holdfast_core::meter::openai_chat::OpenAiChat;
-use holdfast_core::meter::{EndClass, MeterReport, openai_chat_body, stream_meter};
+use holdfast_core::meter::{EndClass, MeterReport, StreamMeter, openai_chat_body, stream_meter};
 use holdfast_core::sse::Scanner;
 use holdfast_core::usage::{TOKENS_MAX, Usage};
 
-fn meter(stream: &str) -> OpenAiChat {
-    let mut meter = OpenAiChat::new();
+fn meter(stream: &str) -> Box<OpenAiChat> {
+    let mut meter = Box::new(OpenAiChat::new());
     Scanner::new(1 << 20).push(stream.as_bytes(), |event| {
         meter.observe(&event);
     });

@@ -63,10 +63,10 @@ impl DirectoryObject {
         if !sql::has_table(&self.sql, "sweep")? {
             return Ok(None);
         }
-        match sql::first(&self.sql, "SELECT tenant FROM sweep", vec![])?.and_then(|row| row.into_iter().next()) {
-            Some(worker::SqlStorageValue::String(id)) => Ok(TenantId::parse(&id).ok()),
-            _ => Ok(None),
-        }
+        let row = sql::first(&self.sql, "SELECT tenant FROM sweep", vec![])?;
+        let id = row.map(|row| sql::as_text(row.into_iter().next())).transpose()?;
+        // Nothing at the beginning.
+        Ok(id.and_then(|id| TenantId::parse(&id).ok()))
     }
 
     fn note_swept(&self, tenant: Option<&TenantId>) -> Result<DirectoryReply> {
@@ -90,10 +90,7 @@ impl DirectoryObject {
 }
 
 fn entry(row: &sql::Row) -> Result<DirectoryEntry> {
-    let id = match row.first() {
-        Some(worker::SqlStorageValue::String(id)) => TenantId::parse(id).map_err(|_| Error::from("a tenant's id")),
-        _ => Err(Error::from("a tenant without an id")),
-    };
+    let id = TenantId::parse(&sql::as_text(row.first().cloned())?).map_err(|_| Error::from("a tenant's id"))?;
     let created_at = sql::as_int(row.get(1))?.unwrap_or_default();
-    Ok(DirectoryEntry { id: id?, created_at: UnixMillis(created_at) })
+    Ok(DirectoryEntry { id, created_at: UnixMillis(created_at) })
 }

@@ -3,7 +3,6 @@
 
 use crate::clock;
 use futures::StreamExt;
-use futures::future::{Either, select};
 use holdfast_core::config::{Provider, origin_is_allowed};
 use holdfast_core::dialect::Dialect;
 use holdfast_core::key::ProviderKey;
@@ -13,7 +12,6 @@ use holdfast_core::reservation::ResponseHead;
 use holdfast_core::signature;
 use holdfast_core::webhook::{Answer, Reach, check_url, retry_after_ms};
 use std::collections::BTreeMap;
-use std::pin::pin;
 use wasm_bindgen::JsValue;
 use worker::js_sys::Uint8Array;
 use worker::{
@@ -45,6 +43,11 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// Nothing came within the time that there was.
+    pub(crate) fn late() -> Self {
+        Self::Unknown("no answer in time".into())
+    }
+
     fn not_sent(error: Error) -> Self {
         Self::NotSent(error.to_string())
     }
@@ -81,7 +84,11 @@ pub struct Outgoing<'a> {
 /// # Errors
 /// See [`CallError`].
 pub async fn call(outgoing: &Outgoing<'_>, signal: &AbortSignal) -> core::result::Result<Response, CallError> {
-    let request = request(outgoing).map_err(CallError::not_sent)?;
+    send(request(outgoing), signal).await
+}
+
+async fn send(request: Result<Request>, signal: &AbortSignal) -> core::result::Result<Response, CallError> {
+    let request = request.map_err(CallError::not_sent)?;
     Fetch::Request(request).send_with_signal(signal).await.map_err(|error| CallError::Unknown(error.to_string()))
 }
 
@@ -143,62 +150,37 @@ pub struct Told {
     pub body: Vec<u8>,
 }
 
-/// Looks an operation up.
-///
-/// # Errors
-/// [`CallError`] when no whole answer came within `timeout_ms`, or one above `body_max_bytes`.
-pub async fn look_up(
-    question: &Question<'_>,
-    timeout_ms: u64,
-    body_max_bytes: usize,
-) -> core::result::Result<Told, CallError> {
-    ask(question, Method::Get, timeout_ms, body_max_bytes).await
-}
-
-/// Asks for an operation to be cancelled.
-///
-/// # Errors
-/// As [`look_up`].
-pub async fn cancel(
-    question: &Question<'_>,
-    timeout_ms: u64,
-    body_max_bytes: usize,
-) -> core::result::Result<Told, CallError> {
-    ask(question, Method::Post, timeout_ms, body_max_bytes).await
-}
-
 /// Asks for the rest of an operation's stream. The answer's body has not been read yet.
 ///
 /// # Errors
 /// See [`CallError`].
 pub async fn resume(question: &Question<'_>, signal: &AbortSignal) -> core::result::Result<Response, CallError> {
-    let request = asking(question, Method::Get, "text/event-stream").map_err(CallError::not_sent)?;
-    Fetch::Request(request).send_with_signal(signal).await.map_err(|error| CallError::Unknown(error.to_string()))
+    send(asking(question, Method::Get, "text/event-stream"), signal).await
 }
 
-async fn ask(
+/// Asks for a whole answer: what became of an operation (`GET`), or for it to be cancelled (`POST`).
+///
+/// # Errors
+/// [`CallError`] when no whole answer came within `timeout_ms`, or one above `body_max_bytes`.
+pub async fn ask(
     question: &Question<'_>,
     method: Method,
     timeout_ms: u64,
     body_max_bytes: usize,
 ) -> core::result::Result<Told, CallError> {
-    let request = asking(question, method, "application/json").map_err(CallError::not_sent)?;
     let controller = AbortController::default();
     let signal = controller.signal();
-    let told = async {
-        let fetch = Fetch::Request(request);
-        let mut response = fetch.send_with_signal(&signal).await?;
+    let told = clock::within(timeout_ms, async {
+        let mut response = send(asking(question, method, "application/json"), &signal).await?;
         let (status, retry_after_ms) = (response.status_code(), wish_of(&response));
-        let body = bounded_body(&mut response, body_max_bytes).await?;
+        let body = bounded_body(&mut response, body_max_bytes).await;
+        let body = body.map_err(|error| CallError::Unknown(error.to_string()))?;
         Ok(Told { status, retry_after_ms, body })
-    };
-    let told = match select(pin!(told), pin!(clock::sleep_ms(timeout_ms))).await {
-        Either::Left((told, _)) => told.map_err(|error: Error| CallError::Unknown(error.to_string())),
-        Either::Right(_) => Err(CallError::Unknown("no answer in time".into())),
-    };
+    });
+    let told = told.await;
     // Whatever of it is still on its way is not wanted.
     controller.abort();
-    told
+    told.unwrap_or_else(|| Err(CallError::late()))
 }
 
 fn asking(question: &Question<'_>, method: Method, accept: &str) -> Result<Request> {
@@ -264,13 +246,10 @@ pub async fn deliver(letter: &Letter) -> Answer {
     let controller = AbortController::default();
     let signal = controller.signal();
     let fetch = Fetch::Request(request);
-    let sent = pin!(fetch.send_with_signal(&signal));
-    let answer = match select(sent, pin!(clock::sleep_ms(letter.timeout_ms))).await {
-        Either::Left((Ok(response), _)) => {
-            Answer::Status { status: response.status_code(), retry_after_ms: wish_of(&response) }
-        }
-        Either::Left((Err(_), _)) => Answer::Unreachable,
-        Either::Right(_) => Answer::TimedOut,
+    let answer = match clock::within(letter.timeout_ms, fetch.send_with_signal(&signal)).await {
+        Some(Ok(response)) => Answer::Status { status: response.status_code(), retry_after_ms: wish_of(&response) },
+        Some(Err(_)) => Answer::Unreachable,
+        None => Answer::TimedOut,
     };
     // Whatever of it is still on its way is not wanted.
     controller.abort();

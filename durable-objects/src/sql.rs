@@ -119,6 +119,28 @@ pub fn as_int(value: Option<&SqlStorageValue>) -> Result<Option<u64>> {
     }
 }
 
+/// The value as text.
+///
+/// # Errors
+/// When it is of another type, or there is none.
+pub fn as_text(value: Option<SqlStorageValue>) -> Result<String> {
+    match value {
+        Some(SqlStorageValue::String(text)) => Ok(text),
+        _ => Err(Error::from("expected text")),
+    }
+}
+
+/// The value as bytes.
+///
+/// # Errors
+/// As [`as_text`].
+pub fn as_blob(value: Option<SqlStorageValue>) -> Result<Vec<u8>> {
+    match value {
+        Some(SqlStorageValue::Blob(bytes)) => Ok(bytes),
+        _ => Err(Error::from("expected bytes")),
+    }
+}
+
 /// Whether the object has the table: an untouched object is recognised without writing anything.
 ///
 /// # Errors

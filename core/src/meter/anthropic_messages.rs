@@ -96,9 +96,9 @@ impl AnthropicMessages {
 
     fn note_delta(&mut self, view: &View<'_>) {
         if let Some(delta) = view.delta.and_then(|delta| members::<Message<'_>>(delta.get().as_bytes())) {
-            self.report.note_finish_reason(delta.stop_reason.filter(|reason| reason.get() != "null"));
+            self.report.note_finish_reason(delta.stop_reason);
         }
-        if let Some(usage) = view.usage.filter(|usage| usage.get() != "null") {
+        if let Some(usage) = view.usage {
             self.report.note_usage(read_usage_after(usage, self.input));
         }
     }
@@ -140,8 +140,8 @@ pub fn anthropic_messages_body(body: &[u8]) -> (MeterReport, EndClass) {
     }
     if let Some(message) = members::<Message<'_>>(body) {
         report.note_operation_id(message.id);
-        report.note_finish_reason(message.stop_reason.filter(|reason| reason.get() != "null"));
-        if let Some(usage) = message.usage.filter(|usage| usage.get() != "null") {
+        report.note_finish_reason(message.stop_reason);
+        if let Some(usage) = message.usage {
             report.note_usage(read_usage(usage));
         }
     }

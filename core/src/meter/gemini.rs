@@ -143,15 +143,14 @@ fn note_chunk(report: &mut MeterReport, state: &mut Choices, chunk: &Chunk<'_>) 
     let candidates: Vec<Candidate<'_>> =
         chunk.candidates.and_then(|list| serde_json::from_str(list.get()).ok()).unwrap_or_default();
     for candidate in &candidates {
-        let ended = candidate.finish_reason.is_some_and(|reason| reason.get() != "null");
-        state.note(candidate.index, ended);
+        state.note(candidate.index, candidate.finish_reason.is_some());
         report.note_finish_reason(candidate.finish_reason);
     }
     report.keep_finish_reason_of(*state);
     let feedback = chunk.prompt_feedback.and_then(|feedback| members::<Feedback<'_>>(feedback.get().as_bytes()));
-    let reason = feedback.and_then(|feedback| feedback.block_reason).filter(|reason| reason.get() != "null");
+    let reason = feedback.and_then(|feedback| feedback.block_reason);
     report.note_finish_reason(reason);
-    if let Some(usage) = chunk.usage_metadata.filter(|usage| usage.get() != "null") {
+    if let Some(usage) = chunk.usage_metadata {
         report.replace_usage(read_usage(usage));
     }
     reason.is_some()

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::choices::Choices;
+use super::openai_usage::Counted;
 use super::{
     EndClass, InBandError, MeterReport, StreamMeter, body_class, has_value, members, object, unstructured_error,
 };
@@ -75,33 +76,23 @@ impl OpenAiChat {
         Self { report: MeterReport::default(), choices: Choices::default(), done: false, markers: Markers::new() }
     }
 
-    /// What has been learnt so far.
-    #[must_use]
-    pub const fn report(&self) -> &MeterReport {
-        &self.report
+    fn note_unreadable(&mut self, data: &[u8], error_event: bool) {
+        if error_event {
+            self.report.note_error(Some(unstructured_error(data)));
+        }
+        if has_value(&self.markers.usage, data) {
+            self.report.note_usage(Err(UsageRejection::Malformed));
+        }
     }
+}
 
-    /// All that was learnt.
-    #[must_use]
-    pub fn into_report(self) -> MeterReport {
-        self.report
-    }
-
-    /// `data: [DONE]` has been seen.
-    #[must_use]
-    pub const fn is_done(&self) -> bool {
-        self.done
-    }
-
+impl StreamMeter for OpenAiChat {
     /// Reads one event. True if it carries nothing but usage: its `choices` is an empty array and its `usage` an object.
     ///
     /// After `[DONE]`, clients read nothing more, and neither does the meter: later events are counted, but no usage and
     /// no error of theirs changes what was learnt.
-    pub fn observe(&mut self, event: &Event<'_>) -> bool {
-        if !self.report.count(event) {
-            return false;
-        }
-        if self.done {
+    fn observe(&mut self, event: &Event<'_>) -> bool {
+        if !self.report.count(event) || self.done {
             return false;
         }
         let data = event.data;
@@ -126,27 +117,12 @@ impl OpenAiChat {
         usage_only
     }
 
-    fn note_unreadable(&mut self, data: &[u8], error_event: bool) {
-        if error_event {
-            self.report.note_error(Some(unstructured_error(data)));
-        }
-        if has_value(&self.markers.usage, data) {
-            self.report.note_usage(Err(UsageRejection::Malformed));
-        }
-    }
-}
-
-impl StreamMeter for OpenAiChat {
-    fn observe(&mut self, event: &Event<'_>) -> bool {
-        self.observe(event)
-    }
-
     fn report(&self) -> &MeterReport {
-        self.report()
+        &self.report
     }
 
     fn is_done(&self) -> bool {
-        self.is_done()
+        self.done
     }
 
     fn into_report(self: Box<Self>) -> MeterReport {
@@ -199,7 +175,7 @@ fn note_chunk(report: &mut MeterReport, state: &mut Choices, chunk: &Chunk<'_>) 
     let choices: Vec<Choice<'_>> =
         chunk.choices.and_then(|choices| serde_json::from_str(choices.get()).ok()).unwrap_or_default();
     for choice in &choices {
-        state.note(choice.index, choice.finish_reason.is_some_and(|reason| reason.get() != "null"));
+        state.note(choice.index, choice.finish_reason.is_some());
         report.note_finish_reason(choice.finish_reason);
     }
     report.keep_finish_reason_of(*state);
@@ -234,32 +210,9 @@ pub fn read_usage(usage: &RawValue) -> Result<(Usage, u64), UsageRejection> {
         (None, Some(total)) if total == input => 0,
         (reported, _) => reported.ok_or(UsageRejection::Missing("completion_tokens"))?,
     };
-    let total = total.unwrap_or(0);
-    let output = reported.max(total.saturating_sub(input));
-    if input == 0 && output == 0 {
-        return Err(UsageRejection::AllZero);
-    }
-    let prompt: PromptDetails<'_> = details(view.prompt_tokens_details)?;
-    let completion: CompletionDetails<'_> = details(view.completion_tokens_details)?;
-    let cached = match token_count(prompt.cached_tokens, "cached_tokens")? {
-        Some(cached) => cached,
-        None => token_count(view.prompt_cache_hit_tokens, "prompt_cache_hit_tokens")?.unwrap_or(0),
-    };
-    let written = token_count(prompt.cache_write_tokens, "cache_write_tokens")?.unwrap_or(0);
-    if cached > input {
-        return Err(UsageRejection::Inconsistent("cached_tokens"));
-    }
-    if written > input {
-        return Err(UsageRejection::Inconsistent("cache_write_tokens"));
-    }
-    let counts = Usage {
-        input_tokens: input,
-        output_tokens: output,
-        cached_input_tokens: cached,
-        cache_write_tokens: written,
-        reasoning_tokens: token_count(completion.reasoning_tokens, "reasoning_tokens")?.unwrap_or(0),
-    };
-    Ok((counts, reported))
+    let (of_input, of_output) = (view.prompt_tokens_details, view.completion_tokens_details);
+    let cached_beside = view.prompt_cache_hit_tokens.map(|hits| (hits, "prompt_cache_hit_tokens"));
+    Counted { input, reported, total: total.unwrap_or(0), of_input, of_output, cached_beside }.usage()
 }
 
 #[derive(Deserialize)]
@@ -277,22 +230,4 @@ struct UsageView<'a> {
     /// DeepSeek's own name, beside the details.
     #[serde(borrow)]
     prompt_cache_hit_tokens: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize, Default)]
-struct PromptDetails<'a> {
-    #[serde(borrow)]
-    cached_tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
-    cache_write_tokens: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize, Default)]
-struct CompletionDetails<'a> {
-    #[serde(borrow)]
-    reasoning_tokens: Option<&'a RawValue>,
-}
-
-fn details<'a, T: Deserialize<'a> + Default>(value: Option<&'a RawValue>) -> Result<T, UsageRejection> {
-    value.map_or_else(|| Ok(T::default()), object)
 }

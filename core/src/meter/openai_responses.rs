@@ -11,6 +11,7 @@ use memchr::memmem::Finder;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::openai_usage::Counted;
 use super::{
     Continuation, EndClass, InBandError, MeterReport, StreamMeter, body_class, members, object, text,
     unstructured_error,
@@ -129,7 +130,7 @@ impl OpenAiResponses {
             ERROR => self.report.note_error(Some(error_event(view, data))),
             _ => return,
         }
-        if let Some(usage) = response.and_then(|response| response.usage).filter(|usage| usage.get() != "null") {
+        if let Some(usage) = response.and_then(|response| response.usage) {
             self.report.note_usage(read_usage(usage));
         }
     }
@@ -193,7 +194,7 @@ pub fn openai_responses_body(body: &[u8]) -> (MeterReport, EndClass) {
             }
             _ => report.note_error(response.error.and_then(InBandError::read)),
         }
-        if let Some(usage) = response.usage.filter(|usage| usage.get() != "null") {
+        if let Some(usage) = response.usage {
             report.note_usage(read_usage(usage));
         }
     }
@@ -256,40 +257,10 @@ pub fn read_usage(usage: &RawValue) -> Result<(Usage, u64), UsageRejection> {
         #[serde(borrow)]
         output_tokens_details: Option<&'a RawValue>,
     }
-    #[derive(Deserialize, Default)]
-    struct Details<'a> {
-        #[serde(borrow)]
-        cached_tokens: Option<&'a RawValue>,
-        #[serde(borrow)]
-        cache_write_tokens: Option<&'a RawValue>,
-        #[serde(borrow)]
-        reasoning_tokens: Option<&'a RawValue>,
-    }
     let view: UsageView<'_> = object(usage)?;
     let input = required_count(view.input_tokens, "input_tokens")?;
     let reported = required_count(view.output_tokens, "output_tokens")?;
     let total = token_count(view.total_tokens, "total_tokens")?.unwrap_or(0);
-    let output = reported.max(total.saturating_sub(input));
-    if input == 0 && output == 0 {
-        return Err(UsageRejection::AllZero);
-    }
-    let details = |value: Option<_>| value.filter(|raw: &&RawValue| raw.get() != "null");
-    let of_input: Details<'_> = details(view.input_tokens_details).map_or_else(|| Ok(Details::default()), object)?;
-    let of_output: Details<'_> = details(view.output_tokens_details).map_or_else(|| Ok(Details::default()), object)?;
-    let cached = token_count(of_input.cached_tokens, "cached_tokens")?.unwrap_or(0);
-    let written = token_count(of_input.cache_write_tokens, "cache_write_tokens")?.unwrap_or(0);
-    if cached > input {
-        return Err(UsageRejection::Inconsistent("cached_tokens"));
-    }
-    if written > input {
-        return Err(UsageRejection::Inconsistent("cache_write_tokens"));
-    }
-    let counts = Usage {
-        input_tokens: input,
-        output_tokens: output,
-        cached_input_tokens: cached,
-        cache_write_tokens: written,
-        reasoning_tokens: token_count(of_output.reasoning_tokens, "reasoning_tokens")?.unwrap_or(0),
-    };
-    Ok((counts, reported))
+    let (of_input, of_output) = (view.input_tokens_details, view.output_tokens_details);
+    Counted { input, reported, total, of_input, of_output, cached_beside: None }.usage()
 }

@@ -400,6 +400,15 @@ impl Transition {
         self
     }
 
+    /// What the log is closed with, if it is closed.
+    #[must_use]
+    pub fn terminal(&self) -> Option<&[u8]> {
+        self.effects.iter().find_map(|effect| match effect {
+            Effect::CloseLog { terminal } => Some(terminal.as_slice()),
+            _ => None,
+        })
+    }
+
     /// Whether there is anything to store.
     #[must_use]
     pub const fn writes_nothing(&self) -> bool {

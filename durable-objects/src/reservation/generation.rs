@@ -213,11 +213,10 @@ impl Generation {
         {
             worker::console_error!("history: {error}");
         }
-        if let Some(signal) = late_signal(command, refusal, now) {
-            match self.take_signal(signal) {
-                Ok(_) => self.start_deliveries(),
-                Err(refusal) => worker::console_error!("late signal: {}", refusal.message()),
-            }
+        if let Some(signal) = late_signal(command, refusal, now)
+            && let Err(refusal) = self.take_signal(signal)
+        {
+            worker::console_error!("late signal: {}", refusal.message());
         }
     }
 
@@ -231,22 +230,18 @@ impl Generation {
     }
 
     fn commit(&self, command: &Command, transition: &Transition, last_bytes: Vec<u8>, now: UnixMillis) -> Result<()> {
-        let closes = transition.effects.iter().any(|effect| matches!(effect, Effect::CloseLog { .. }));
+        let terminal = transition.terminal();
         let followed = self.with_aggregate(|aggregate| aggregate.live().is_some_and(|live| live.head.is_some()));
         let (epoch, mut closing) = match command {
             Command::Append { epoch, .. } => (Some(*epoch), Vec::new()),
-            Command::End { epoch, .. } | Command::Reconcile { epoch, .. } if closes || followed => {
+            Command::End { epoch, .. } | Command::Reconcile { epoch, .. } if terminal.is_some() || followed => {
                 (Some(*epoch), last_bytes)
             }
             // An answer in one piece that is not the generation's is nobody's.
             Command::End { epoch, .. } | Command::Reconcile { epoch, .. } => (Some(*epoch), Vec::new()),
             _ => (None, Vec::new()),
         };
-        for effect in &transition.effects {
-            if let Effect::CloseLog { terminal } = effect {
-                closing.extend_from_slice(terminal);
-            }
-        }
+        closing.extend_from_slice(terminal.unwrap_or_default());
         let append = epoch.map(|epoch| self.batch(epoch, &closing)).filter(|append| !append.bytes.is_empty());
         let delete_content = transition.effects.contains(&Effect::DeleteContent);
         let batch_alone = transition.writes_nothing() && !delete_content;
@@ -276,7 +271,7 @@ impl Generation {
 
     /// A request is kept from its start to its end, where it may have to be sent again.
     fn request_row(&self, command: &Command, transition: &Transition) -> RequestRow {
-        let closes = transition.effects.iter().any(|effect| matches!(effect, Effect::CloseLog { .. }));
+        let closes = transition.terminal().is_some();
         match command {
             Command::Start { .. } => self.request.take().map_or(RequestRow::Stays, RequestRow::Store),
             _ if closes && self.with_aggregate(|it| it.live().is_some_and(|live| live.terms.may_repeat())) => {
@@ -335,12 +330,7 @@ impl Generation {
             end.content_bytes = self.count_content(&last_bytes).map_err(|error| storage_failed(&error))?;
         }
         let transition = self.apply_with(&command(Box::new(end)), last_bytes)?;
-        let terminal = transition.effects.into_iter().find_map(|effect| match effect {
-            Effect::CloseLog { terminal } => Some(terminal),
-            _ => None,
-        });
-        self.start_deliveries();
-        Ok(terminal.unwrap_or_default())
+        Ok(transition.terminal().unwrap_or_default().to_vec())
     }
 
     /// Content bytes in the log and in the last bytes: the basis of an estimate.

@@ -5,13 +5,12 @@
 use super::driver::{ObjectLog, provider_of};
 use super::generation::{Driver, Generation};
 use crate::breakers;
-use crate::clock::{self, sleep_ms};
+use crate::clock::{self, within};
 use crate::egress::{self, CallError, Question, Told, head_of, is_event_stream};
 use crate::pump::{self, AbortHandle, PumpOptions, TakenUp};
 use crate::settings;
-use futures::future::{Either, select};
-use futures::pin_mut;
 use holdfast_core::breaker::is_outage;
+use holdfast_core::dialect::Dialect;
 use holdfast_core::finding::Source;
 use holdfast_core::operation::{
     Answer, NotTold, ResumeScan, SPLICE_MAX_BYTES, Splice, cancel_path, look_up_path, read_cancel, read_look_up,
@@ -20,7 +19,7 @@ use holdfast_core::operation::{
 use holdfast_core::policy::Terms;
 use holdfast_core::reservation::{CancelAnswer, Command, Reply, Report, Signal, Subject};
 use std::rc::Rc;
-use worker::{Response, Result};
+use worker::{Method, Response, Result};
 
 /// Longest wait for an answer, and for the head of a stream: less than the patience of the rules.
 const ANSWER_MS: u64 = 10_000;
@@ -28,12 +27,8 @@ const ANSWER_MS: u64 = 10_000;
 /// Largest answer. The final form of an operation has all of its output.
 const ANSWER_MAX_BYTES: usize = 8 << 20;
 
-/// Which question.
-#[derive(Clone, Copy)]
-enum Ask {
-    LookUp,
-    Cancel,
-}
+/// Where a question about an operation is put; `None` where its dialect has no such question.
+type PathOf = fn(Dialect, &str, &str) -> Option<String>;
 
 /// Why a stream does not go on.
 struct NotResumed {
@@ -50,7 +45,7 @@ impl Generation {
     pub(super) fn look_up(self: &Rc<Self>, epoch: u32, operation_id: String) {
         let generation = self.clone();
         self.state.wait_until(async move {
-            let told = generation.ask(Ask::LookUp, &operation_id).await;
+            let told = generation.ask(Method::Get, look_up_path, &operation_id).await;
             let read = told.and_then(|(terms, told)| read_look_up(terms.dialect, &operation_id, &answer_of(&told)));
             match read {
                 Ok(report) => generation.looked_up(operation_id, report),
@@ -58,7 +53,6 @@ impl Generation {
                     generation.tell(&Command::LookUpFailed { epoch, retry_after_ms });
                 }
             }
-            generation.start_deliveries();
         });
     }
 
@@ -66,7 +60,7 @@ impl Generation {
     pub(super) fn request_cancel(self: &Rc<Self>, epoch: u32, operation_id: String) {
         let generation = self.clone();
         self.state.wait_until(async move {
-            let (answer, ended) = match generation.ask(Ask::Cancel, &operation_id).await {
+            let (answer, ended) = match generation.ask(Method::Post, cancel_path, &operation_id).await {
                 Ok((terms, told)) => read_cancel(terms.dialect, &operation_id, &answer_of(&told)),
                 Err(NotTold { retry_after_ms }) => (CancelAnswer::Failed { retry_after_ms }, None),
             };
@@ -75,7 +69,6 @@ impl Generation {
             if let Some(report) = ended {
                 generation.looked_up(operation_id, report);
             }
-            generation.start_deliveries();
         });
     }
 
@@ -103,22 +96,20 @@ impl Generation {
     }
 
     /// One question with a whole answer, within its bounds.
-    async fn ask(&self, ask: Ask, operation_id: &str) -> core::result::Result<(Terms, Told), NotTold> {
+    async fn ask(
+        &self,
+        method: Method,
+        path_of: PathOf,
+        operation_id: &str,
+    ) -> core::result::Result<(Terms, Told), NotTold> {
         let terms = self.terms().ok_or(NotTold { retry_after_ms: None })?;
-        let path = match ask {
-            Ask::LookUp => look_up_path(terms.dialect, &terms.path, operation_id),
-            Ask::Cancel => cancel_path(terms.dialect, &terms.path, operation_id),
-        };
-        let path = path.ok_or(NotTold { retry_after_ms: None })?;
+        let path = path_of(terms.dialect, &terms.path, operation_id).ok_or(NotTold { retry_after_ms: None })?;
         breakers::ask(&terms.provider).map_err(|left_ms| NotTold { retry_after_ms: Some(left_ms) })?;
         let told = async {
             let provider = provider_of(self, &terms)?;
             let key = settings::provider_key(&self.env, &provider)?;
             let question = Question { provider: &provider, key: &key, path: &path, forward: &terms.forward };
-            match ask {
-                Ask::LookUp => egress::look_up(&question, ANSWER_MS, ANSWER_MAX_BYTES).await,
-                Ask::Cancel => egress::cancel(&question, ANSWER_MS, ANSWER_MAX_BYTES).await,
-            }
+            egress::ask(&question, method, ANSWER_MS, ANSWER_MAX_BYTES).await
         };
         let told: core::result::Result<Told, CallError> = told.await;
         breakers::note(&terms.provider, told.as_ref().is_ok_and(|told| !is_outage(told.status)));
@@ -193,7 +184,6 @@ impl Generation {
     fn not_resumed(self: &Rc<Self>, epoch: u32, failed: &NotResumed) {
         let NotResumed { refused, retry_after_ms } = *failed;
         self.tell(&Command::ResumeFailed { epoch, refused, retry_after_ms });
-        self.start_deliveries();
     }
 
     /// What the log has of the stream, and the number of its last whole event. `None` when too much would have to be
@@ -224,19 +214,14 @@ impl Generation {
     ) -> core::result::Result<Response, NotResumed> {
         let failed = |retry_after_ms| NotResumed { refused: false, retry_after_ms };
         breakers::ask(&terms.provider).map_err(|left_ms| failed(Some(left_ms)))?;
-        let called = async {
+        let called = within(ANSWER_MS, async {
             let provider = provider_of(self, terms)?;
             let key = settings::provider_key(&self.env, &provider)?;
             let signal = abort.signal().ok_or_else(|| CallError::NotSent("aborted".into()))?;
             let question = Question { provider: &provider, key: &key, path, forward: &terms.forward };
             egress::resume(&question, &signal).await
-        };
-        let patience = sleep_ms(ANSWER_MS);
-        pin_mut!(called, patience);
-        let called: core::result::Result<Response, CallError> = match select(called, patience).await {
-            Either::Left((called, _)) => called,
-            Either::Right(_) => Err(CallError::Unknown("no answer in time".into())),
-        };
+        });
+        let called = called.await.unwrap_or_else(|| Err(CallError::late()));
         breakers::note(&terms.provider, called.as_ref().is_ok_and(|response| !is_outage(response.status_code())));
         match called {
             Ok(response) if response.status_code() == 200 && is_event_stream(&head_of(&response)) => Ok(response),

@@ -2,10 +2,8 @@
 //! make a repeat harmless.
 
 use super::generation::{Generation, storage_failed};
-use crate::clock::{self, sleep_ms};
+use crate::clock::{self, within};
 use crate::rpc::ask_tenant;
-use futures::future::{Either, select};
-use futures::pin_mut;
 use holdfast_core::callback::CallbackEvent;
 use holdfast_core::ids::{GenerationId, TenantId};
 use holdfast_core::ledger::Posting;
@@ -23,16 +21,6 @@ impl Generation {
     pub(super) fn start_deliveries(self: &Rc<Self>) {
         let generation = self.clone();
         self.state.wait_until(async move { generation.deliver_postings().await });
-    }
-
-    /// Tells the tenant at once, where the last reader's leaving or a reader's return has made a word for it.
-    pub(super) fn tell_place(self: &Rc<Self>) {
-        let word = self.with_aggregate(|aggregate| {
-            aggregate.deliveries().iter().any(|delivery| delivery.parcel == Parcel::Place && delivery.attempts == 0)
-        });
-        if word {
-            self.start_deliveries();
-        }
     }
 
     /// Delivers what is due, one by one and in order, so that each has its own answer. A second call while one runs does
@@ -107,10 +95,7 @@ impl Generation {
 
     async fn told_read(&self, tenant: &TenantId, generation: GenerationId) -> bool {
         let call = TenantCall::ResultRead { generation };
-        let asked = ask_tenant(&self.env, tenant, &call);
-        let patience = sleep_ms(ANSWER_MS);
-        pin_mut!(asked, patience);
-        matches!(select(asked, patience).await, Either::Left((Ok(TenantReply::Noted), _)))
+        matches!(within(ANSWER_MS, ask_tenant(&self.env, tenant, &call)).await, Some(Ok(TenantReply::Noted)))
     }
 
     fn due_call(self: &Rc<Self>) -> Option<(TenantId, String, TenantCall)> {
@@ -165,21 +150,18 @@ impl Generation {
     }
 
     async fn deliver(&self, tenant: &TenantId, call: &TenantCall) -> Outcome {
-        let asked = ask_tenant(&self.env, tenant, call);
-        let patience = sleep_ms(ANSWER_MS);
-        pin_mut!(asked, patience);
-        match select(asked, patience).await {
-            Either::Left((Ok(TenantReply::Settled | TenantReply::Noted), _)) => Outcome::Applied,
-            Either::Left((Ok(TenantReply::Operation(reply)), _)) => Outcome::Named(reply.callbacks),
-            Either::Left((Ok(TenantReply::Refused { refusal }), _)) if refusal.is_permanent_for_posting() => {
+        match within(ANSWER_MS, ask_tenant(&self.env, tenant, call)).await {
+            Some(Ok(TenantReply::Settled | TenantReply::Noted)) => Outcome::Applied,
+            Some(Ok(TenantReply::Operation(reply))) => Outcome::Named(reply.callbacks),
+            Some(Ok(TenantReply::Refused { refusal })) if refusal.is_permanent_for_posting() => {
                 worker::console_error!("outbox: the tenant refuses for good: {refusal:?}");
                 Outcome::Refused(refusal)
             }
-            Either::Left((answer, _)) => {
+            Some(answer) => {
                 worker::console_error!("outbox: the tenant answered {answer:?}");
                 Outcome::Failed
             }
-            Either::Right(_) => Outcome::Failed,
+            None => Outcome::Failed,
         }
     }
 }

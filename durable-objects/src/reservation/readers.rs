@@ -416,7 +416,6 @@ impl Generation {
         }
         let command = Command::Readers { attached, furthest_offset };
         let applied = if attached == 0 { self.apply_disconnect(&command) } else { self.apply(&command) };
-        self.tell_place();
         if let Err(refusal) = applied {
             worker::console_error!("readers: {}", refusal.message());
         }

@@ -1,10 +1,8 @@
 //! A further attempt: the tenant extends the hold, then the stored request is sent again under a new id.
 
 use super::generation::Generation;
-use crate::clock::sleep_ms;
+use crate::clock::within;
 use crate::rpc::ask_tenant;
-use futures::future::{Either, select};
-use futures::pin_mut;
 use holdfast_core::ids::AttemptId;
 use holdfast_core::money::Micros;
 use holdfast_core::refusal::Refusal;
@@ -39,18 +37,13 @@ impl Generation {
         let attempt = AttemptId::further(&identity.reservation, epoch);
         let tenant = identity.tenant.clone();
         let call = TenantCall::Extend(Box::new(Extend { identity, epoch, amount }));
-        let (asked, patience) = (ask_tenant(&self.env, &tenant, &call), sleep_ms(ANSWER_MS));
-        pin_mut!(asked, patience);
-        match select(asked, patience).await {
-            Either::Left((Ok(TenantReply::Extended), _)) => Some(Command::HoldExtended { epoch, attempt }),
-            Either::Left((Ok(TenantReply::Refused { refusal }), _)) if is_answer(&refusal) => {
-                Some(Command::ExtensionRefused { epoch })
-            }
-            Either::Left((answer, _)) => {
+        match within(ANSWER_MS, ask_tenant(&self.env, &tenant, &call)).await? {
+            Ok(TenantReply::Extended) => Some(Command::HoldExtended { epoch, attempt }),
+            Ok(TenantReply::Refused { refusal }) if is_answer(&refusal) => Some(Command::ExtensionRefused { epoch }),
+            answer => {
                 worker::console_error!("no answer about a further attempt: {answer:?}");
                 None
             }
-            Either::Right(_) => None,
         }
     }
 

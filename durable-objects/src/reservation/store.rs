@@ -321,10 +321,7 @@ impl Store {
             return Ok(None);
         }
         let pieces = sql::rows(&self.sql, "SELECT bytes FROM request ORDER BY seq", vec![])?;
-        let bytes = |row: sql::Row| match row.into_iter().next() {
-            Some(SqlStorageValue::Blob(bytes)) => Ok(bytes),
-            _ => Err(Error::from("a request is not a blob")),
-        };
+        let bytes = |row: sql::Row| sql::as_blob(row.into_iter().next());
         let whole = pieces.into_iter().map(bytes).collect::<Result<Vec<_>>>()?;
         Ok((!whole.is_empty()).then(|| whole.concat()))
     }
@@ -358,10 +355,7 @@ impl Store {
             .map(|row| {
                 let mut columns = row.into_iter();
                 let start = sql::as_int(columns.next().as_ref())?.unwrap_or_default();
-                match columns.next() {
-                    Some(SqlStorageValue::Blob(bytes)) => Ok((start, bytes)),
-                    _ => Err(Error::from("a chunk is not a blob")),
-                }
+                Ok((start, sql::as_blob(columns.next())?))
             })
             .collect()
     }

@@ -95,7 +95,7 @@ impl super::store::Store {
         let query = "SELECT version, at, etag, json FROM config WHERE version = ?";
         let Some(row) = sql::first(self.sql(), query, vec![sql::int(version)?])? else { return Ok(None) };
         let ConfigEntry { version, at, etag } = entry(&row)?;
-        Ok(Some(ConfigVersion { version, at, etag, document: text(row.get(3))? }))
+        Ok(Some(ConfigVersion { version, at, etag, document: sql::as_text(row.get(3).cloned())? }))
     }
 
     fn config_entries(&self, before: Option<u64>, limit: u32) -> Result<Vec<ConfigEntry>> {
@@ -126,12 +126,5 @@ fn entry(row: &[SqlStorageValue]) -> Result<ConfigEntry> {
     let missing = || Error::from("a configuration without its version");
     let version = sql::as_int(row.first())?.ok_or_else(missing)?;
     let at = sql::as_int(row.get(1))?.map(UnixMillis).ok_or_else(missing)?;
-    Ok(ConfigEntry { version, at, etag: text(row.get(2))? })
-}
-
-fn text(value: Option<&SqlStorageValue>) -> Result<String> {
-    match value {
-        Some(SqlStorageValue::String(text)) => Ok(text.clone()),
-        _ => Err(Error::from("expected text")),
-    }
+    Ok(ConfigEntry { version, at, etag: sql::as_text(row.get(2).cloned())? })
 }

@@ -13,7 +13,7 @@ use holdfast_core::time::UnixMillis;
 use holdfast_core::wire::TenantReply;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use worker::{Error, Result, SqlStorage, SqlStorageValue};
+use worker::{Error, Result, SqlStorage};
 
 /// Routes that a report shows.
 const ROUTES_MAX: u32 = 100;
@@ -90,10 +90,7 @@ impl Store {
 
     fn routes_with_runs(&self, limit: u32) -> Result<Vec<String>> {
         let query = "SELECT DISTINCT route FROM run ORDER BY route LIMIT ?";
-        let name = |row: Row| match row.into_iter().next() {
-            Some(SqlStorageValue::String(route)) => Ok(route),
-            _ => Err(Error::from("expected a route")),
-        };
+        let name = |row: Row| sql::as_text(row.into_iter().next());
         sql::rows(self.sql(), query, vec![i64::from(limit).into()])?.into_iter().map(name).collect()
     }
 

@@ -6,14 +6,13 @@ use super::answers::FORGET_MAX;
 use super::{Failure, Tenant};
 use crate::clock;
 use crate::rpc::{self, Answer};
-use futures::future::{Either, join, select};
+use futures::future::join;
 use futures::{StreamExt, stream};
 use holdfast_core::ids::Identity;
 use holdfast_core::reservation::ResolvedBy;
 use holdfast_core::tenant::{Admitted, Hold, HoldState, due_after_start};
 use holdfast_core::time::UnixMillis;
 use holdfast_core::wire::{GenerationCall, GenerationReply, Swept, TenantReply};
-use std::pin::pin;
 use worker::Result;
 
 /// Holds that one run asks after.
@@ -85,17 +84,16 @@ impl Tenant {
     async fn resolve(&self, hold: &Hold) -> bool {
         let name = Identity::object_name(&hold.identity.tenant, &hold.identity.generation);
         let call = GenerationCall::Resolve { admitted: Box::new(Admitted::of(hold, false)), by: ResolvedBy::Sweep };
-        let asked = pin!(rpc::ask_generation_by_name(&self.env, &name, &call, &[]));
-        let timeout = pin!(clock::sleep_ms(ANSWER_TIMEOUT_MS));
-        match select(asked, timeout).await {
-            Either::Left((Ok(Answer::Reply(GenerationReply::Resolved)), _)) => true,
-            Either::Left((Ok(Answer::Reply(reply)), _)) => {
+        let asked = rpc::ask_generation_by_name(&self.env, &name, &call, &[]);
+        match clock::within(ANSWER_TIMEOUT_MS, asked).await {
+            Some(Ok(Answer::Reply(GenerationReply::Resolved))) => true,
+            Some(Ok(Answer::Reply(reply))) => {
                 worker::console_error!("{name} did not resolve its hold: {reply:?}");
                 false
             }
             // An answer that is meant for a client, or none; `rpc` told about the latter.
-            Either::Left(_) => false,
-            Either::Right(_) => {
+            Some(_) => false,
+            None => {
                 worker::console_error!("{name} did not answer in {ANSWER_TIMEOUT_MS} ms");
                 false
             }

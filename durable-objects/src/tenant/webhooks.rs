@@ -386,17 +386,11 @@ impl Store {
 fn secret_of(row: Row) -> Result<(String, UnixMillis, Option<UnixMillis>)> {
     let created_at = sql::as_int(row.get(1))?.map(UnixMillis).unwrap_or_default();
     let retires_at = sql::as_int(row.get(2))?.map(UnixMillis);
-    match row.into_iter().next() {
-        Some(SqlStorageValue::String(text)) => Ok((text, created_at, retires_at)),
-        _ => Err(Error::from("a webhook secret is not text")),
-    }
+    Ok((sql::as_text(row.into_iter().next())?, created_at, retires_at))
 }
 
 fn event_of(row: Row) -> Result<(Notice, Delivery)> {
-    let text = |index: usize| match row.get(index) {
-        Some(SqlStorageValue::String(text)) => Ok(text.clone()),
-        _ => Err(Error::from("expected text")),
-    };
+    let text = |index: usize| sql::as_text(row.get(index).cloned());
     let at = sql::as_int(row.get(2))?.map(UnixMillis).unwrap_or_default();
     let kind = serde_json::from_value(serde_json::Value::String(text(1)?))?;
     Ok((Notice { id: text(0)?, kind, at, body: text(3)? }, serde_json::from_str(&text(4)?)?))

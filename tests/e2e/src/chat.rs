@@ -1,100 +1,39 @@
 //! One request of a client of any API.
 
+pub use holdfast_simulator::Api;
 use serde_json::{Value, json};
 
 use crate::http::Request;
 use crate::simulator::percent_encoded;
 
-/// An API that the edge serves and the simulator plays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Api {
-    /// OpenAI Chat Completions.
-    Chat,
-    /// OpenAI's older Completions.
-    Completions,
-    /// OpenAI embeddings, which are never streamed.
-    Embeddings,
-    /// OpenAI Responses.
-    Responses,
-    /// Anthropic Messages.
-    Messages,
-    /// Gemini.
-    Gemini,
+/// The header that its SDKs send the key in, and what stands before the key.
+const fn key_header(api: Api) -> (&'static str, &'static str) {
+    match api {
+        Api::Messages => ("x-api-key", ""),
+        Api::Gemini => ("x-goog-api-key", ""),
+        _ => ("Authorization", "Bearer "),
+    }
 }
 
-impl Api {
-    /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Chat, Self::Completions, Self::Embeddings, Self::Responses, Self::Messages, Self::Gemini];
-
-    /// Those that stream.
-    pub const STREAMING: [Self; 5] = [Self::Chat, Self::Completions, Self::Responses, Self::Messages, Self::Gemini];
-
-    /// The simulator's name for it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Chat => "chat",
-            Self::Completions => "completions",
-            Self::Embeddings => "embeddings",
-            Self::Responses => "responses",
-            Self::Messages => "messages",
-            Self::Gemini => "gemini",
+fn target(api: Api, model: &str, stream: bool) -> String {
+    match api {
+        Api::Chat => "/v1/chat/completions".to_owned(),
+        Api::Gemini if stream => {
+            format!("/v1beta/models/{}:streamGenerateContent?alt=sse", percent_encoded(model))
         }
+        Api::Gemini => format!("/v1beta/models/{}:generateContent", percent_encoded(model)),
+        other => format!("/v1/{}", other.name()),
     }
+}
 
-    /// The dialect, which is the name of the provider too.
-    #[must_use]
-    pub const fn dialect(self) -> &'static str {
-        match self {
-            Self::Chat | Self::Completions | Self::Embeddings => "openai-chat",
-            Self::Responses => "openai-responses",
-            Self::Messages => "anthropic-messages",
-            Self::Gemini => "gemini",
-        }
-    }
-
-    /// The API of a dialect.
-    ///
-    /// # Panics
-    /// When there is none.
-    #[must_use]
-    pub fn of_dialect(dialect: &str) -> Self {
-        let found = [Self::Chat, Self::Responses, Self::Messages, Self::Gemini]
-            .into_iter()
-            .find(|api| api.dialect() == dialect);
-        found.unwrap_or_else(|| panic!("no API of dialect {dialect}"))
-    }
-
-    /// The header that its SDKs send the key in, and what stands before the key.
-    const fn key_header(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Messages => ("x-api-key", ""),
-            Self::Gemini => ("x-goog-api-key", ""),
-            _ => ("Authorization", "Bearer "),
-        }
-    }
-
-    fn target(self, model: &str, stream: bool) -> String {
-        match self {
-            Self::Chat => "/v1/chat/completions".to_owned(),
-            Self::Gemini if stream => {
-                format!("/v1beta/models/{}:streamGenerateContent?alt=sse", percent_encoded(model))
-            }
-            Self::Gemini => format!("/v1beta/models/{}:generateContent", percent_encoded(model)),
-            other => format!("/v1/{}", other.name()),
-        }
-    }
-
-    fn body(self, text: &str) -> Value {
-        let messages = json!([{ "role": "user", "content": text }]);
-        match self {
-            Self::Chat => json!({ "messages": messages }),
-            Self::Completions => json!({ "prompt": text }),
-            Self::Embeddings | Self::Responses => json!({ "input": text }),
-            Self::Messages => json!({ "max_tokens": 1_000, "messages": messages }),
-            Self::Gemini => json!({ "contents": [{ "role": "user", "parts": [{ "text": text }] }] }),
-        }
+fn body(api: Api, text: &str) -> Value {
+    let messages = json!([{ "role": "user", "content": text }]);
+    match api {
+        Api::Chat => json!({ "messages": messages }),
+        Api::Completions => json!({ "prompt": text }),
+        Api::Embeddings | Api::Responses => json!({ "input": text }),
+        Api::Messages => json!({ "max_tokens": 1_000, "messages": messages }),
+        Api::Gemini => json!({ "contents": [{ "role": "user", "parts": [{ "text": text }] }] }),
     }
 }
 
@@ -124,7 +63,7 @@ impl Chat {
     /// A request of any API.
     #[must_use]
     pub fn of(api: Api, model: &str, stream: bool) -> Self {
-        let mut body = api.body("Say something about holding fast.");
+        let mut body = body(api, "Say something about holding fast.");
         if api != Api::Gemini {
             body["model"] = model.into();
             if stream {
@@ -204,8 +143,8 @@ impl Chat {
     /// The request on the wire, with the key where the API's SDKs send it.
     #[must_use]
     pub fn request(&self, key: &str) -> Request {
-        let (name, before) = self.api.key_header();
-        let mut request = Request::new("POST", self.api.target(&self.model, self.stream))
+        let (name, before) = key_header(self.api);
+        let mut request = Request::new("POST", target(self.api, &self.model, self.stream))
             .header(name, &format!("{before}{key}"))
             .header("Content-Type", "application/json");
         request.headers.extend(self.headers.iter().cloned());

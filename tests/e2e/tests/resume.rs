@@ -86,12 +86,9 @@ fn killed_twice() {
     assert_eq!(asked(&world.simulator, &tag, "responses").len(), 1);
 }
 
-/// Nobody reads, and nobody asks: the alarm finds the lost driver, and the result is whole.
-#[test]
-fn the_alarm_takes_it_up_without_any_reader() {
-    let (world, client) = world("resumed by the alarm", route());
-    let tag = unique("alarm");
-    let chat = job(SLOW, &tag);
+/// A kill in mid-stream; then nobody reads or asks until nothing is held, and the result is whole.
+fn taken_up_unasked(world: &World, client: &Client, tag: &str) {
+    let chat = job(SLOW, tag);
     let (mut exchange, id) = client.begin(&chat);
     exchange.read(3_000);
     world.kill();
@@ -99,6 +96,13 @@ fn the_alarm_takes_it_up_without_any_reader() {
     client.wait_until_nothing_is_held();
     assert_completed(&client.generation(&id), 12, 150);
     assert_bytes!(client.result(&id).expect(200).body, expected(&world.simulator, &chat));
+}
+
+/// Nobody reads, and nobody asks: the alarm finds the lost driver, and the result is whole.
+#[test]
+fn the_alarm_takes_it_up_without_any_reader() {
+    let (world, client) = world("resumed by the alarm", route());
+    taken_up_unasked(&world, &client, &unique("alarm"));
 }
 
 /// As by default, the lease lasts longer than the provider may be silent. Nobody listens meanwhile, so silence stops
@@ -110,14 +114,7 @@ fn a_lease_longer_than_the_silence_is_waited_for() {
     let world = World::start(&Options::new("long lease").tenant(&tenant).limit("batch_ms", 50));
     let client = world.client(&tenant);
     let tag = unique("lease");
-    let chat = job(SLOW, &tag);
-    let (mut exchange, id) = client.begin(&chat);
-    exchange.read(3_000);
-    world.kill();
-    world.restart();
-    client.wait_until_nothing_is_held();
-    assert_completed(&client.generation(&id), 12, 150);
-    assert_bytes!(client.result(&id).expect(200).body, expected(&world.simulator, &chat));
+    taken_up_unasked(&world, &client, &tag);
     assert_eq!(asked(&world.simulator, &tag, "cancel").len(), 0, "nobody wanted it stopped");
 }
 

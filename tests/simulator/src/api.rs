@@ -13,24 +13,36 @@ use crate::http::Head;
 use crate::refusal::Refusal;
 use serde_json::Value;
 
-/// An API.
+const GEMINI_PREFIX: &str = "/v1beta/models/";
+
+/// An API that is played.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Api {
+pub enum Api {
+    /// OpenAI Chat Completions.
     Chat,
+    /// OpenAI's older Completions.
     Completions,
+    /// OpenAI embeddings, which are never streamed.
     Embeddings,
+    /// OpenAI Responses.
     Responses,
+    /// Anthropic Messages.
     Messages,
+    /// Gemini.
     Gemini,
 }
 
-const GEMINI_PREFIX: &str = "/v1beta/models/";
-
 impl Api {
-    const ALL: [Self; 6] =
+    /// All of them.
+    pub const ALL: [Self; 6] =
         [Self::Chat, Self::Completions, Self::Embeddings, Self::Responses, Self::Messages, Self::Gemini];
 
-    pub(crate) const fn name(self) -> &'static str {
+    /// Those that stream.
+    pub const STREAMING: [Self; 5] = [Self::Chat, Self::Completions, Self::Responses, Self::Messages, Self::Gemini];
+
+    /// Its name, as in the table above.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat",
             Self::Completions => "completions",
@@ -39,6 +51,29 @@ impl Api {
             Self::Messages => "messages",
             Self::Gemini => "gemini",
         }
+    }
+
+    /// Its dialect.
+    #[must_use]
+    pub const fn dialect(self) -> &'static str {
+        match self {
+            Self::Chat | Self::Completions | Self::Embeddings => "openai-chat",
+            Self::Responses => "openai-responses",
+            Self::Messages => "anthropic-messages",
+            Self::Gemini => "gemini",
+        }
+    }
+
+    /// The API of a dialect.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    pub fn of_dialect(dialect: &str) -> Self {
+        let found = [Self::Chat, Self::Responses, Self::Messages, Self::Gemini]
+            .into_iter()
+            .find(|api| api.dialect() == dialect);
+        found.unwrap_or_else(|| panic!("no API of dialect {dialect}"))
     }
 
     pub(crate) fn named(name: &str) -> Option<Self> {

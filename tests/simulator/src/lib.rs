@@ -37,6 +37,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+pub use crate::api::Api;
 use crate::callbacks::Callbacks;
 use crate::hooks::Hooks;
 use crate::jobs::Jobs;

@@ -4,14 +4,13 @@ use super::super::{Failure, Tenant};
 use super::rows::{ReadHold, Run};
 use crate::clock;
 use crate::rpc::{self, Answer};
-use futures::future::{Either, join_all, select};
+use futures::future::join_all;
 use holdfast_core::ids::{Identity, ReservationId};
 use holdfast_core::refusal::Refusal;
 use holdfast_core::tenant::books::{Asked, Books, Check, Difference, HoldRows, Stage};
 use holdfast_core::tenant::{Hold, HoldState};
 use holdfast_core::view::{BalanceView, Consistency, LedgerCheckView};
 use holdfast_core::wire::{BooksReply, GenerationCall, GenerationReply};
-use std::pin::pin;
 use worker::{Error, Result};
 
 /// Open holds that a balance shows.
@@ -121,15 +120,14 @@ impl Tenant {
 
     async fn ask_books(&self, hold: &Hold) -> Option<Asked> {
         let name = Identity::object_name(&hold.identity.tenant, &hold.identity.generation);
-        let asked = pin!(rpc::ask_generation_by_name(&self.env, &name, &GenerationCall::Books, &[]));
-        let timeout = pin!(clock::sleep_ms(ANSWER_TIMEOUT_MS));
-        match select(asked, timeout).await {
-            Either::Left((Ok(Answer::Reply(GenerationReply::Books(books))), _)) => Some(books.compare(hold)),
-            Either::Left((answer, _)) => {
+        let asked = rpc::ask_generation_by_name(&self.env, &name, &GenerationCall::Books, &[]);
+        match clock::within(ANSWER_TIMEOUT_MS, asked).await {
+            Some(Ok(Answer::Reply(GenerationReply::Books(books)))) => Some(books.compare(hold)),
+            Some(answer) => {
                 worker::console_error!("{name} did not tell its books: {answer:?}");
                 None
             }
-            Either::Right(_) => {
+            None => {
                 worker::console_error!("{name} did not answer in {ANSWER_TIMEOUT_MS} ms");
                 None
             }
