@@ -419,41 +419,53 @@ impl Generation {
         self.deliver_postings().await;
     }
 
-    /// A poke from outside, by somebody who knows that the tenant still holds: whatever memory says of the alarm, it is set
-    /// again if it is not there; whatever became of rows, what was authored is on its way afterwards.
+    /// A poke from outside, by somebody who knows that the tenant still holds: whatever is remembered of the alarm, it is
+    /// set anew; whatever became of rows, what was authored is on its way afterwards.
     pub(super) async fn poked(self: &Rc<Self>) {
-        self.alarm_known.set(false);
-        self.repair_alarm().await;
+        let remembered = self.remembered_alarm().await;
+        let now = clock::now();
+        if let Some(at) = self.next_alarm(now) {
+            // The time that the object remembers already is no change, and would not reach the scheduler that lost it.
+            self.set_alarm(if Some(at) == remembered { at.plus(1) } else { at });
+        }
         self.repair_outbox();
         self.start_deliveries();
     }
 
     /// After a load the armed time is asked for once; a lost alarm is set again.
     pub(super) async fn repair_alarm(&self) {
-        if self.alarm_known.replace(true) {
-            return;
+        if !self.alarm_known.replace(true) {
+            self.armed.set(self.remembered_alarm().await);
+            self.arm(clock::now());
         }
-        let armed = self.store.storage().get_alarm().await.ok().flatten();
-        self.armed.set(armed.and_then(|at| u64::try_from(at).ok()).map(UnixMillis));
-        self.arm(clock::now());
+    }
+
+    /// The alarm as the object's own storage has it. The platform's scheduler may have lost it all the same.
+    async fn remembered_alarm(&self) -> Option<UnixMillis> {
+        let at = self.store.storage().get_alarm().await.ok().flatten();
+        at.and_then(|at| u64::try_from(at).ok()).map(UnixMillis)
+    }
+
+    /// When the alarm has to ring next. What is due now is acted on now; the alarm is for the case that this goes wrong.
+    fn next_alarm(&self, now: UnixMillis) -> Option<UnixMillis> {
+        let facts = self.facts();
+        let at = self.with_aggregate(|aggregate| aggregate.next_wake(&facts, now, self.limits.heartbeat_ms))?;
+        Some(if at <= now { now.plus(self.limits.heartbeat_ms) } else { at })
     }
 
     /// Arms the alarm in the same storage turn as the rows. An alarm that is set for earlier stays: an early wake-up
     /// is harmless and cheaper than a row.
     pub(super) fn arm(&self, now: UnixMillis) {
-        let facts = self.facts();
-        let Some(at) = self.with_aggregate(|aggregate| aggregate.next_wake(&facts, now, self.limits.heartbeat_ms))
-        else {
-            return;
-        };
-        // What is due now is acted on now; the alarm is for the case that this goes wrong.
-        let at = if at <= now { now.plus(self.limits.heartbeat_ms) } else { at };
+        let Some(at) = self.next_alarm(now) else { return };
         // At the end of a generation the next wake-up is far away: then the early one is not worth its invocation.
         let idle = at.since(now) > self.limits.heartbeat_ms.saturating_mul(2);
         let early_enough = self.armed.get().is_some_and(|armed| armed <= at && armed > now && !idle);
-        if early_enough || self.armed.get() == Some(at) {
-            return;
+        if !early_enough && self.armed.get() != Some(at) {
+            self.set_alarm(at);
         }
+    }
+
+    fn set_alarm(&self, at: UnixMillis) {
         self.armed.set(Some(at));
         #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^53")]
         let time = ScheduledTime::new(Date::new(&JsValue::from_f64(at.0 as f64)));
