@@ -6,6 +6,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { PlainError } from './report.mjs';
 
 const POLL_MS = 20;
+/** A server that says why it cannot serve says it in its log, too: once more is enough. */
+const POLL_UNABLE_MS = 500;
 const ASK_TIMEOUT_MS = 5_000;
 /** So long a server may say that it cannot serve before that counts: it may still be starting. */
 const START_UP_GRACE_MS = 1_500;
@@ -56,7 +58,7 @@ export async function untilHealthy(url, { gone, timeout_ms = 60_000, remedy = ''
       if (last.detail && Date.now() - unable_since >= START_UP_GRACE_MS) {
         throw new PlainError(`The server started, but cannot serve: ${last.detail}`, remedy);
       }
-      await delay(POLL_MS);
+      await delay(last.detail ? POLL_UNABLE_MS : POLL_MS);
     }
     throw new PlainError(`${url} did not answer 200 within ${timeout_ms / 1000} s (last: ${last.said}).`);
   };

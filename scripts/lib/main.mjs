@@ -1,6 +1,9 @@
 // The frame of every script: its failure becomes plain words and an exit code, and no child outlives it.
 
+import { relative } from 'node:path';
+
 import { stopAll } from './children.mjs';
+import { inRoot } from './paths.mjs';
 import { PlainError, red } from './report.mjs';
 
 const LOOK_FOR_PARENT_MS = 1_000;
@@ -20,6 +23,13 @@ function endWithNpm() {
   timer.unref();
 }
 
+/** The error as one that a person can act on, if it is one: options that a script does not know are, too. */
+function inPlainWords(error) {
+  if (error instanceof PlainError) return error;
+  if (!error.code?.startsWith('ERR_PARSE_ARGS_')) return null;
+  return new PlainError(error.message, `What it takes stands at the top of ${relative(inRoot(), process.argv[1])}.`);
+}
+
 /** Runs a script's main function. */
 export async function main(run) {
   endWithNpm();
@@ -28,8 +38,9 @@ export async function main(run) {
   } catch (error) {
     process.exitCode = 1;
     await stopAll();
-    if (!(error instanceof PlainError)) throw error;
-    console.error(`\n${red('failed:')} ${error.message}`);
-    if (error.remedy) console.error(error.remedy);
+    const plain = inPlainWords(error);
+    if (!plain) throw error;
+    console.error(`\n${red('failed:')} ${plain.message}`);
+    if (plain.remedy) console.error(plain.remedy);
   }
 }
