@@ -159,11 +159,20 @@ impl Reservation {
         };
         let request = next.request_cancel(now);
         let extension = next.hurry_extension(now);
+        let evidence = self.may_resume(now).then(|| next.stop_resuming(now)).flatten();
         let mut transition = next.changed(Reply::Stop).with_history(now, command, outcome, epoch);
         transition.effects.push(Effect::AbortUpstream { epoch });
         transition.effects.extend(extension);
         transition.effects.extend(request);
+        transition.effects.extend(evidence);
         transition
+    }
+
+    /// Between two tries to take the stream up nothing runs either: the search for the outcome begins at once.
+    fn stop_resuming(&mut self, now: UnixMillis) -> Option<Effect> {
+        self.reconciliation?;
+        self.give_up(now);
+        self.look_again(now)
     }
 
     /// Between two attempts nothing runs: the tenant's answer, which is waited for, is asked for at once, and ends it.

@@ -392,9 +392,12 @@ impl Facts {
     }
 
     pub(crate) fn stop(&mut self, cause: AbortCause, now: u64) -> String {
+        let rejoins = self.search.is_some() && self.can_rejoin(now);
         self.own.stop = Some(cause);
         let extend = if self.hurries(now) { "+extend" } else { "" };
-        format!("stop+abort{extend}{}", self.ask_cancel())
+        let ask = self.ask_cancel();
+        let look = if rejoins { self.stops_rejoining(now) } else { "" };
+        format!("stop+abort{extend}{ask}{look}")
     }
 
     fn cancel(&mut self, now: u64) -> String {

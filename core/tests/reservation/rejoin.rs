@@ -68,6 +68,11 @@ impl Facts {
         }
     }
 
+    pub(crate) fn stops_rejoining(&mut self, now: u64) -> &'static str {
+        self.leaves_off(now);
+        self.look_again(now)
+    }
+
     pub(crate) fn resumed(&mut self, epoch: u32, now: u64) -> String {
         if let Some(refused) = self.not_mine(epoch) {
             return refused;

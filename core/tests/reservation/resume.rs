@@ -6,7 +6,7 @@ use holdfast_core::capability::Capabilities;
 use holdfast_core::meter::EndClass;
 use holdfast_core::policy::{OnInterruption, Terms};
 use holdfast_core::reconcile::Outcome;
-use holdfast_core::reservation::{Command, Effect, RESUMES_MAX, SourceEnd, UpstreamEnd};
+use holdfast_core::reservation::{CancelAnswer, Command, Effect, RESUMES_MAX, SourceEnd, UpstreamEnd};
 
 const ALL: Capabilities =
     Capabilities { cancel: true, status: true, resume: true, callback: true, idempotency_key: true };
@@ -232,13 +232,29 @@ fn a_word_about_the_outcome_waits_for_the_stream() {
 fn a_cancel_stops_the_tries() {
     let mut world = streaming(&able(ALL));
     world.at(9_000).take(&wake(false)).unwrap();
-    assert_eq!(world.say(&Command::Cancel), "requested>cancellation_requested+abort+ask_cancel");
+    assert_eq!(world.say(&Command::Cancel), "requested>cancellation_requested+abort+ask_cancel+evidence");
     assert_eq!(world.say(&resumed(2)), "stop+evidence");
     assert_eq!(world.say(&failed(2)), "done+evidence");
     let ended = ended_as(Outcome::Cancelled, Some(usage(40, 5)));
     assert_eq!(world.hear(lookup(2, ended)), "processed+evidence");
     assert_eq!(world.say(&reconcile(2, super::world::ended(SourceEnd::Lost))), "done>cancelled+close");
     assert_eq!(world.books(), [("settle", 50)]);
+}
+
+/// Nothing runs in the pause between two tries, however long the provider wished it to be: a cancel is looked into at
+/// once, and has its time of observation, also where the provider does not answer it.
+#[test]
+fn a_cancel_in_the_pause_does_not_wait_for_its_end() {
+    let mut world = streaming(&Terms { observation_ms: 5_000, ..able(Capabilities { cancel: true, ..RESUME }) });
+    world.at(9_000).take(&wake(false)).unwrap();
+    world.take(&Command::ResumeFailed { epoch: 2, refused: false, retry_after_ms: Some(200_000) }).unwrap();
+    assert_eq!(world.at(20_000).say(&Command::Cancel), "requested>cancellation_requested+abort+ask_cancel+evidence");
+    let unanswered = CancelAnswer::Failed { retry_after_ms: None };
+    world.take(&Command::CancelAnswered { epoch: 2, answer: unanswered }).unwrap();
+    assert_eq!(world.say(&reconcile(2, ended(SourceEnd::Lost))), "done");
+    assert_eq!(world.next_wake_ms(), Some(25_000));
+    assert_eq!(world.at(25_000).say(&wake(false)), "done+ask_cancel+evidence");
+    assert_eq!(world.say(&reconcile(2, ended(SourceEnd::Lost))), "done>expired+close");
 }
 
 /// The silence before the stream went on is not its own.
