@@ -1,5 +1,6 @@
 //! Extension: a further attempt needs more credit than the first one left, or it does not run.
 
+use super::account::{Account, Status};
 use super::admission::check_budget;
 use super::{Hold, HoldState, PeriodState, SettlementRows, TenantState, post_on_hold};
 use crate::config::TenantConfig;
@@ -43,15 +44,18 @@ pub struct ExtendContext<'a> {
     pub period: &'a PeriodState,
     /// The stored posting of [`Extend::posting_id`], if there is one.
     pub same_id: Option<&'a Posting>,
+    /// Whether the tenant may run anything new.
+    pub account: &'a Account,
 }
 
 /// Extends a hold. It takes no further slot: the reservation has one. `Ok(None)` means that it was extended before; that
-/// answer stands, whatever became of the hold since (invariant 8).
+/// answer stands, whatever became of the hold and of the tenant since (invariant 8).
 ///
 /// # Errors
-/// In this order: [`Refusal::PostingConflict`] (same reservation and epoch, other amount), [`Refusal::NotFound`] (no
-/// such hold), [`Refusal::AlreadyResolved`], [`Refusal::WrongState`] (the slot was given back: nothing runs without
-/// one), [`Refusal::AmountOutOfRange`], [`Refusal::BudgetExhausted`].
+/// In this order: [`Refusal::PostingConflict`] (same reservation and epoch, other amount), [`Refusal::Suspended`] (what
+/// a suspended tenant holds is settled, and no more is held), [`Refusal::NotFound`] (no such hold),
+/// [`Refusal::AlreadyResolved`], [`Refusal::WrongState`] (the slot was given back: nothing runs without one),
+/// [`Refusal::AmountOutOfRange`], [`Refusal::BudgetExhausted`].
 pub fn extend(
     context: &ExtendContext<'_>,
     request: &Extend,
@@ -59,6 +63,9 @@ pub fn extend(
 ) -> Result<Option<SettlementRows>, Refusal> {
     if let Some(stored) = context.same_id {
         return if is_same(stored, request) { Ok(None) } else { Err(Refusal::PostingConflict) };
+    }
+    if context.account.status == Status::Suspended {
+        return Err(Refusal::Suspended);
     }
     let hold = context.hold.filter(|hold| hold.identity == request.identity).ok_or(Refusal::NotFound)?;
     if hold.state != HoldState::Open {

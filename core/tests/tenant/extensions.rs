@@ -6,6 +6,7 @@ use super::{ROUTE, released, settled, world};
 use holdfast_core::ledger::{PostingKind, ReasonCode};
 use holdfast_core::refusal::Refusal;
 use holdfast_core::tenant::Extend;
+use holdfast_core::tenant::account::Status;
 
 /// Design 4: "a further attempt first extends the hold or is refused".
 #[test]
@@ -25,7 +26,16 @@ fn refusals_of_an_extension_stand_in_their_order() {
     let mut freed = world.clone();
     assert_eq!(freed.settle(&reduced(1, 0, true), START), Ok(true));
     let slot_freed = Refusal::WrongState { state: "slot_freed".into() };
+    let suspended = |world: &World| {
+        let mut world = world.clone();
+        world.account.status = Status::Suspended;
+        world
+    };
+    let (taken_suspended, ended_suspended) = (suspended(&taken), suspended(&ended));
     for (world, request, refusal) in [
+        (&taken_suspended, request.clone(), Refusal::PostingConflict),
+        (&suspended(&world), stranger.clone(), Refusal::Suspended),
+        (&ended_suspended, request.clone(), Refusal::Suspended),
         (&world, stranger, Refusal::NotFound),
         (&taken, Extend { epoch: 3, identity: mixed, ..request.clone() }, Refusal::NotFound),
         (&ended, request.clone(), Refusal::AlreadyResolved),
@@ -73,6 +83,25 @@ fn a_repeated_extension_extends_once() {
     let before = world.clone();
     assert_eq!(world.extend(&extension(1, 20), START), Ok(false));
     assert_eq!(world, before);
+    world.check_audit();
+}
+
+/// Invariant 8: the answer was lost, and the tenant was suspended before the request came again. What was extended stays
+/// extended and says so; nothing more is held, and what is held is settled.
+#[test]
+fn a_suspended_tenant_is_extended_no_further() {
+    let mut world = world();
+    world.admit(&request(1, 20), START).unwrap();
+    assert_eq!(world.extend(&extension(1, 20), START), Ok(true));
+    world.account.status = Status::Suspended;
+    let before = world.clone();
+    assert_eq!(world.extend(&extension(1, 20), START.plus(9_000)), Ok(false), "the recorded answer stands");
+    let further = Extend { epoch: 3, ..extension(1, 20) };
+    assert_eq!(world.extend(&further, START), Err(Refusal::Suspended));
+    assert_eq!(world, before);
+    assert_eq!(world.settle(&settled(1, 50), START), Ok(true), "30 + 20");
+    world.account.status = Status::Active;
+    assert_eq!(world.extend(&further, START), Err(Refusal::AlreadyResolved));
     world.check_audit();
 }
 

@@ -5,6 +5,7 @@ use super::model::{DAY_LIMIT, DETACHED_MAX, GRANT, KEY_LIFE_MS, Model, SLOTS};
 use super::world::{PATH, START, World, config, id_of, identity, micros, posting, request};
 use holdfast_core::ledger::{Balances, Direction, Posting, PostingKind, ReasonCode};
 use holdfast_core::refusal::Refusal;
+use holdfast_core::tenant::account::Status;
 use holdfast_core::tenant::{Extend, HoldState};
 use holdfast_core::time::UnixMillis;
 use proptest::prelude::*;
@@ -45,6 +46,10 @@ pub(crate) enum Step {
     Forget,
     RaiseGrant {
         by: u64,
+    },
+    /// The operator suspends the tenant, or lets it run again.
+    Suspend {
+        suspended: bool,
     },
 }
 
@@ -126,6 +131,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         2 => prop::sample::select(vec![1_u64, 1_000, KEY_LIFE_MS, 86_400_000]).prop_map(|ms| Step::Wait { ms }),
         1 => Just(Step::Forget),
         1 => (1_u64..100).prop_map(|by| Step::RaiseGrant { by }),
+        1 => prop::sample::select(vec![true, false, false]).prop_map(|suspended| Step::Suspend { suspended }),
     ]
 }
 
@@ -197,6 +203,10 @@ impl Books {
                 self.model.granted += by;
                 let id = format!("grant of {}", self.model.granted);
                 assert_eq!(self.world.grant(&id, micros(*by)), Ok(true));
+            }
+            Step::Suspend { suspended } => {
+                self.model.suspended = *suspended;
+                self.world.account.status = if *suspended { Status::Suspended } else { Status::Active };
             }
         }
         self.agree();

@@ -49,6 +49,8 @@ struct Fact {
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     pub(crate) granted: u64,
+    /// Nothing new is run, and nothing more is held. What is recorded stands.
+    pub(crate) suspended: bool,
     pub(crate) holds: BTreeMap<u8, ModelHold>,
     pub(crate) keys: BTreeMap<String, ModelKey>,
     applied: Vec<Fact>,
@@ -148,6 +150,9 @@ impl Model {
         if let Some(key) = key.filter(|key| !key.free && key.expires_at.is_none_or(|expires_at| expires_at > now.0)) {
             return if key.body == body { format!("joins {}", key.n) } else { "idempotency_key_reused".into() };
         }
+        if self.suspended {
+            return "tenant_suspended".into();
+        }
         let (amount, day) = (body + OUTPUT, period_key(Period::Day, now));
         if !self.affords(amount, &day) {
             return "budget_exhausted".into();
@@ -167,6 +172,9 @@ impl Model {
         let id = posting_id(&identity(n).reservation, epoch, PostingKind::HoldExtended, 1);
         if let Some(fact) = self.applied.iter().find(|fact| fact.id == id) {
             return if fact.amount == amount { "applied before".into() } else { "posting_conflict".into() };
+        }
+        if self.suspended {
+            return "tenant_suspended".into();
         }
         let Some(hold) = self.holds.get(&n) else { return "not_found".into() };
         if self.ended(n).is_some() {

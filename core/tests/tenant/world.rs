@@ -217,6 +217,7 @@ impl World {
             hold,
             period: hold.map_or(&untouched, |hold| &self.periods[&hold.period]),
             same_id: self.postings.get(&request.posting_id()),
+            account: &self.account,
         };
         let rows = extend(&context, request, now)?;
         Ok(rows.map(|rows| self.store_settlement(rows)).is_some())

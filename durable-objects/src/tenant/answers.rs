@@ -9,7 +9,7 @@ use holdfast_core::ledger::Posting;
 use holdfast_core::origin::Origin;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{Detached, RunEnd};
-use holdfast_core::tenant::account::{Role, Status};
+use holdfast_core::tenant::account::Role;
 use holdfast_core::tenant::{
     Admit, AdmitContext, Admitted, DetachedContext, Extend, ExtendContext, Hold, IdempotencyRow, PeriodState,
     SettleContext, admit, detach, extend, route_of, settle,
@@ -219,12 +219,8 @@ impl Tenant {
         }
     }
 
-    /// What a suspended tenant holds is settled, and no more is held.
     fn extend(&self, request: &Extend, now: UnixMillis) -> Answer {
         let account = self.account()?.ok_or(Refusal::NotFound)?;
-        if account.status == Status::Suspended {
-            return Err(Refusal::Suspended.into());
-        }
         let config = self.config(&account)?;
         let (hold, period) = self.hold_and_period(Some(&request.identity.reservation))?;
         let tenant = self.store.tenant()?;
@@ -235,6 +231,7 @@ impl Tenant {
             hold: hold.as_ref(),
             period: &period,
             same_id: same_id.as_ref(),
+            account: &account,
         };
         if let Some(rows) = extend(&context, request, now)? {
             self.store.store_settlement(rows)?;

@@ -154,6 +154,7 @@ impl Step<'_> {
             hold,
             period: hold.and_then(|hold| rows.periods.get(&hold.period)).unwrap_or(&untouched),
             same_id: rows.postings.iter().find(|stored| stored.id == id),
+            account: &setting.account,
         };
         if let Some(rows) = extend(&context, request, now)? {
             self.store_settlement(rows);
