@@ -2,7 +2,8 @@
 //
 //   npm run serve -- [--port 8787] [--storage .holdfast/serve] [--host 127.0.0.1]
 //
-// Settings come from [vars] in wrangler.toml; `.dev.vars` overrides them and holds the secrets.
+// Settings come from [vars] in wrangler.toml; `.dev.vars` overrides them and holds the secrets. One is for this server
+// alone: EGRESS_ALLOW, the private networks that it may connect to (scripts/lib/egress.mjs).
 
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';

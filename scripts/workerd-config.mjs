@@ -12,6 +12,7 @@ import { dirname, isAbsolute, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 
+import { allowedNetworks } from './lib/egress.mjs';
 import { main } from './lib/main.mjs';
 import { inRoot, workerdBinary } from './lib/paths.mjs';
 import { PlainError, say } from './lib/report.mjs';
@@ -74,7 +75,7 @@ const config :Workerd.Config = (
     (name = "files", disk = (path = ${text(inRoot(settings.assets?.directory ?? 'public'))})),
     (name = "storage", disk = (path = ${text(storage)}, writable = true)),
     (name = "egress", network = (
-      allow = ["public", "private", "local"],
+      allow = [${allowedNetworks(vars).map(text).join(', ')}],
       tlsOptions = (trustBrowserCas = true),
     )),${rung.services}
   ],
