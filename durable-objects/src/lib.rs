@@ -10,6 +10,7 @@
 //! | [`egress`] | the only place that calls a provider |
 //! | [`breakers`] | which providers are left alone for a while |
 //! | [`rpc`] | calls between edge and objects |
+//! | [`schema`] | versions of the objects' tables |
 
 #![forbid(unsafe_code)]
 
@@ -22,6 +23,7 @@ pub mod pipe;
 pub mod pump;
 pub mod reservation;
 pub mod rpc;
+pub mod schema;
 pub mod settings;
 pub mod sql;
 pub mod tenant;

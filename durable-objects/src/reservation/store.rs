@@ -13,7 +13,7 @@
 //! | `assessment` | one per disconnect that was priced; never deleted |
 //! | `evidence` | one per release record and per signal that came after one; never deleted |
 
-use crate::sql;
+use crate::{schema, sql};
 use holdfast_core::evidence::Disposition;
 use holdfast_core::ledger::Posting;
 use holdfast_core::reservation::{
@@ -183,20 +183,18 @@ impl Store {
         self.run_migrations(0)
     }
 
-    /// Brings the tables of an older version up to this one. Migrations only go forward.
+    /// Brings the tables of an older version up to this one. Those of a newer one are refused.
     fn migrate(&self) -> Result<()> {
-        let row = sql::first(&self.sql, "SELECT version FROM schema", vec![])?;
-        let from = sql::as_int(row.as_ref().and_then(|row| row.first()))?.unwrap_or_default();
-        if from >= MIGRATIONS.len() as u64 {
+        let from = schema::version(&self.sql, "generation")?;
+        if schema::pending(&MIGRATIONS, from, "generation")?.is_empty() {
             return Ok(());
         }
         let this = self.clone();
         sql::transaction(&self.storage, move || this.run_migrations(from))
     }
 
-    fn run_migrations(&self, from: u64) -> Result<()> {
-        let pending = MIGRATIONS.iter().skip(usize::try_from(from).unwrap_or(usize::MAX));
-        for migration in pending {
+    fn run_migrations(&self, from: usize) -> Result<()> {
+        for migration in schema::pending(&MIGRATIONS, from, "generation")? {
             match migration {
                 Migration::Tables(statements) => sql::run(&self.sql, statements, vec![])?,
                 Migration::Rows(statements) if from > 0 => sql::run(&self.sql, statements, vec![])?,

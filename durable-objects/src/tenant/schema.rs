@@ -1,8 +1,8 @@
 //! Tables of a tenant. Migrations only go forward; one that was deployed never changes.
 
-use crate::sql;
+use crate::{schema, sql};
 use holdfast_core::tenant::TenantState;
-use worker::{Error, Result, SqlStorage, Storage};
+use worker::{Result, SqlStorage, Storage};
 
 const MIGRATIONS: &[&str] = &[TENANT, LEDGER, ACCOUNT, BOOKS, WEBHOOK, RUNS, DETACHED, TOKENS, OPERATIONS];
 
@@ -240,8 +240,8 @@ pub(super) fn exists(sql: &SqlStorage) -> Result<bool> {
 /// Brings the tables up to this version, from whatever there is; a new tenant starts with empty balances.
 pub(super) fn migrate(storage: &Storage) -> Result<()> {
     let sql = storage.sql();
-    let from = if exists(&sql)? { version(&sql)? } else { 0 };
-    let pending = MIGRATIONS.get(from..).ok_or_else(|| Error::from("tenant tables are of a newer version"))?;
+    let from = if exists(&sql)? { schema::version(&sql, "tenant")? } else { 0 };
+    let pending = schema::pending(MIGRATIONS, from, "tenant")?;
     if pending.is_empty() {
         return Ok(());
     }
@@ -257,12 +257,4 @@ pub(super) fn migrate(storage: &Storage) -> Result<()> {
         sql::run(&sql, "INSERT OR REPLACE INTO schema (one, version) VALUES (1, ?)", vec![version])?;
         Ok(())
     })
-}
-
-fn version(sql: &SqlStorage) -> Result<usize> {
-    let row = sql::first(sql, "SELECT version FROM schema", vec![])?;
-    let version = sql::as_int(row.as_ref().and_then(|row| row.first()))?;
-    version
-        .and_then(|version| usize::try_from(version).ok())
-        .ok_or_else(|| Error::from("tenant tables have no version"))
 }

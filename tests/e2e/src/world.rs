@@ -234,12 +234,7 @@ impl World {
     /// # Panics
     /// When it runs, when no database is the tenant's, or when a statement changes no row.
     pub fn edit_tenant(&self, tenant: &Tenant, statements: &[&str]) {
-        assert!(self.lock().is_none(), "the server is stopped");
-        let database = self.database_of(tenant.id());
-        for statement in statements {
-            let changed = database.execute(statement, ()).unwrap_or_else(|error| panic!("{statement}: {error}"));
-            assert!(changed > 0, "{statement} changes nothing");
-        }
+        self.edit(&self.database_of(tenant.id()), statements);
     }
 
     /// Edits the rows of a generation on the disk, behind its back. The server must be stopped.
@@ -247,12 +242,34 @@ impl World {
     /// # Panics
     /// When it runs, when no database is the generation's, or when a statement changes no row.
     pub fn edit_generation(&self, id: &str, statements: &[&str]) {
+        self.edit(&self.database_of_generation(id), statements);
+    }
+
+    /// Edits the rows of the directory on the disk, behind its back. The server must be stopped.
+    ///
+    /// # Panics
+    /// When it runs, when there is no directory, or when a statement changes no row.
+    pub fn edit_directory(&self, statements: &[&str]) {
+        self.edit(&self.database_of_directory(), statements);
+    }
+
+    fn edit(&self, database: &rusqlite::Connection, statements: &[&str]) {
         assert!(self.lock().is_none(), "the server is stopped");
-        let database = self.database_of_generation(id);
         for statement in statements {
             let changed = database.execute(statement, ()).unwrap_or_else(|error| panic!("{statement}: {error}"));
             assert!(changed > 0, "{statement} changes nothing");
         }
+    }
+
+    /// A number that a query finds in the rows of the directory on the disk. The server must be stopped.
+    ///
+    /// # Panics
+    /// When it runs, or when the query finds none.
+    #[must_use]
+    pub fn count_in_directory(&self, query: &str) -> i64 {
+        assert!(self.lock().is_none(), "the server is stopped");
+        let found = self.database_of_directory().query_row(query, (), |row| row.get(0));
+        found.unwrap_or_else(|error| panic!("{query}: {error}"))
     }
 
     /// A number that a query finds in the rows of a generation on the disk. The server must be stopped.
@@ -327,6 +344,13 @@ impl World {
         let files = sqlite_files(&self.folder.path().join("storage"));
         let mut databases = files.iter().filter_map(|file| rusqlite::Connection::open(file).ok());
         databases.find(is_of_generation).unwrap_or_else(|| panic!("no database of {id} in {files:?}"))
+    }
+
+    fn database_of_directory(&self) -> rusqlite::Connection {
+        let files = sqlite_files(&self.folder.path().join("storage").join("holdfast-DirectoryObject"));
+        let has_tenants = |database: &rusqlite::Connection| database.prepare("SELECT id FROM tenant").is_ok();
+        let mut databases = files.iter().filter_map(|file| rusqlite::Connection::open(file).ok());
+        databases.find(has_tenants).unwrap_or_else(|| panic!("no directory in {files:?}"))
     }
 
     fn database_of(&self, tenant: &str) -> rusqlite::Connection {

@@ -75,6 +75,7 @@ fn assert_opens(fixture: &str) {
     let overage = &client.generation(text(&expected["overage"], "id"))["cost"];
     assert!(overage["settled_micros"].as_u64() > overage["hold_micros"].as_u64(), "{overage}");
     assert_books(&client, &expected);
+    assert_directory(&world, &expected);
 
     // The idempotency key still finds its answer; nobody is called for it.
     let tag = unique("upgrade");
@@ -97,6 +98,25 @@ fn assert_opens(fixture: &str) {
     world.restart();
     assert_says_no_less(&client.generation(text(&expected["streamed"], "id")), &expected["streamed"]["view"], "again");
     assert_books(&client, &expected);
+    assert_directory(&world, &expected);
+    world.kill();
+    assert_eq!(world.count_in_directory("SELECT version FROM schema"), 2);
+    assert_eq!(world.count_in_tenant(&tenant(), "SELECT version FROM schema"), 9);
+    let version = |name: &str| world.count_in_generation(text(&expected[name], "id"), "SELECT version FROM schema");
+    assert_eq!(["streamed", "complete", "refused", "overage", "running"].map(version), [2; 5]);
+}
+
+/// The operator's list, and a walk of the sweep over it from its beginning to its end.
+fn assert_directory(world: &World, expected: &Value) {
+    let tenants = world.operator().get("/admin/tenants").expect(200).json();
+    if expected["tenants"].is_object() {
+        assert_says_no_less(&tenants, &expected["tenants"], "tenants");
+    }
+    let ids: Vec<_> = tenants["data"].as_array().expect("tenants").iter().map(|tenant| text(tenant, "id")).collect();
+    assert_eq!(ids, ["acme"], "{tenants}");
+    let swept = world.operator().post("/admin/sweep").expect(200).json();
+    assert_eq!((&swept["tenants"], &swept["tenants_failed"]), (&json!(1), &json!(0)), "{swept}");
+    assert_eq!(swept["complete"], true, "{swept}");
 }
 
 fn assert_books(client: &Client, expected: &Value) {
@@ -116,14 +136,14 @@ fn assert_books(client: &Client, expected: &Value) {
     assert_eq!(audit.lines().count(), entries.len(), "each posting has one audit row");
 }
 
-/// Tables of a tenant at version 1 of 8, tenants as a variable; a ReservationObject of the first version.
+/// Tables of a tenant at version 1, tenants as a variable; a ReservationObject of the first version; no directory.
 #[test]
 fn a_store_from_before_accounts_opens() {
     assert_opens("before-accounts");
 }
 
-/// Tables of a tenant at version 6 of 8: accounts, configuration, books, webhooks, runs; nobody counted detached generations
-/// or tokens.
+/// Tables of a tenant at version 6: accounts, configuration, books, webhooks, runs; nobody counted detached generations or
+/// tokens. The directory has its list, and no version.
 #[test]
 fn a_store_from_before_detached_max_opens() {
     let fixture = "before-detached-max";
@@ -138,4 +158,70 @@ fn a_store_from_before_detached_max_opens() {
     let late = Client::new(client.port(), token);
     late.get("/v1/generations?idempotency_key=kept").assert_problem(401, "token_expired");
     assert_eq!(client.get("/v1/tokens").expect(200).json()["data"], json!([]));
+}
+
+/// Tables of a tenant at version 8, the one before operations were kept.
+#[test]
+fn a_store_from_before_operations_opens() {
+    assert_opens("before-operations");
+}
+
+/// The directory as it was before its tables had a version: the list, and the place of the sweep. All else is of now.
+#[test]
+fn a_store_from_before_the_directorys_version_opens() {
+    assert_opens("before-directory-version");
+}
+
+/// What a newer version has stored is left alone, object by object, and said in the log: what its rows mean is not known
+/// here. The version that knows them goes on with it.
+#[test]
+fn tables_of_a_newer_version_are_refused() {
+    const NEWER: [&str; 1] = ["UPDATE schema SET version = version + 1"];
+    const BACK: [&str; 1] = ["UPDATE schema SET version = version - 1"];
+    let tenant = Tenant::new("acme").route(Route::new("chat").detach());
+    let world = World::start(&Options::new("newer").tenant(&tenant));
+    let (client, operator) = (world.client(&tenant), world.operator());
+    let chat = Chat::stream("gen?tokens=3");
+    let (mut exchange, id) = client.begin(&chat);
+    let _body = exchange.finish().clean();
+    let view = client.wait_until_settled(&id);
+    let told = |whose: &str| world.output_count(&format!("{whose} tables are of a newer version"));
+    let generation = format!("/v1/generations/{id}");
+    assert_eq!(["tenant", "generation", "directory"].map(told), [0; 3]);
+
+    world.kill();
+    world.edit_generation(&id, &NEWER);
+    world.restart();
+    client.get(&generation).assert_problem(503, "unavailable");
+    client.get(&format!("{generation}/stream?offset=0")).assert_problem(503, "unavailable");
+    assert!(told("generation") > 0 && told("tenant") == 0, "{}", world.output());
+    assert_eq!(client.chat(&chat).status, 200, "another generation is of this version");
+
+    world.kill();
+    world.edit_generation(&id, &BACK);
+    world.edit_tenant(&tenant, &NEWER);
+    world.restart();
+    let tag = unique("newer");
+    assert_eq!(client.chat(&Chat::stream("gen?tokens=3").tag(&tag)).status, 503);
+    world.simulator.assert_never_called(&tag);
+    let swept = operator.post("/admin/sweep").expect(200).json();
+    assert_eq!((&swept["tenants"], &swept["tenants_failed"]), (&json!(0), &json!(1)), "{swept}");
+    assert!(told("tenant") > 0 && told("directory") == 0, "{}", world.output());
+
+    world.kill();
+    world.edit_tenant(&tenant, &BACK);
+    world.edit_directory(&NEWER);
+    world.restart();
+    operator.get("/admin/tenants").assert_problem(503, "unavailable");
+    operator.post("/admin/sweep").assert_problem(503, "unavailable");
+    assert!(told("directory") > 0, "{}", world.output());
+    // The directory is the operator's: generations go on.
+    assert_says_no_less(&client.generation(&id), &view, "read again");
+
+    world.kill();
+    world.edit_directory(&BACK);
+    world.restart();
+    assert_eq!(operator.get("/admin/tenants").expect(200).json()["data"][0]["id"], "acme");
+    assert_eq!(operator.post("/admin/sweep").expect(200).json()["tenants"], 1);
+    assert_eq!(client.chat(&chat).status, 200);
 }
