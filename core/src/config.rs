@@ -26,7 +26,7 @@ pub use fault::{ConfigFault, FAULTS_MAX, FaultCode};
 #[cfg(feature = "schema")]
 pub use generated::generated_schema;
 pub use origin::origin_is_allowed;
-pub use tenant::{Budget, ChosenBy, Period, TenantConfig};
+pub use tenant::{Budget, ChosenBy, Period, ROUTES_MAX, TenantConfig};
 pub use version::{Condition, ConfigEntry, ConfigVersion, put};
 
 use crate::capability::Capabilities;

@@ -10,6 +10,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
+/// Routes of a configuration at most, and of a report.
+pub const ROUTES_MAX: u32 = 256;
+
 /// The time over which a budget is counted, in UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -41,7 +44,7 @@ pub struct Budget {
 #[serde(default, deny_unknown_fields)]
 pub struct TenantConfig {
     /// Routes in their order: the first that matches a request takes it.
-    #[cfg_attr(feature = "schema", schemars(length(max = 256)))]
+    #[cfg_attr(feature = "schema", schemars(length(max = ROUTES_MAX)))]
     pub routes: Vec<Route>,
     /// Name of the route that takes what no route matches. Without one such a request is refused.
     #[serde(skip_serializing_if = "Option::is_none")]

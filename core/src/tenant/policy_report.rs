@@ -6,6 +6,7 @@
 //! costs is not known, and the disconnect is left out of the sums, so that they compare the same disconnects.
 
 use super::runs::{RUNS_KEPT_MS, RunRow, measure};
+use crate::config::ROUTES_MAX;
 use crate::economics::{AutoDecision, AutoInputs, AutoRule, Choice, Departure, ReAskRate, SAMPLES_MIN};
 use crate::money::Micros;
 use crate::policy::OnDisconnect;
@@ -174,8 +175,12 @@ pub struct PolicyReport {
     pub from: UnixMillis,
     /// Until now.
     pub to: UnixMillis,
-    /// A report for each route that ran.
+    /// A report for each route that ran, by name.
     pub routes: Vec<RoutePolicy>,
+    /// Whether these are all. More than [`ROUTES_MAX`] can have run where routes were renamed: the report is then of those
+    /// that ran last.
+    #[serde(default)]
+    pub complete: bool,
 }
 
 impl PolicyReport {
@@ -183,7 +188,19 @@ impl PolicyReport {
     #[must_use]
     pub fn over(window_ms: u64, now: UnixMillis) -> Self {
         let from = UnixMillis(now.0.saturating_sub(window_ms.min(RUNS_KEPT_MS)));
-        Self { object: "policy_report".into(), from, to: now, routes: Vec::new() }
+        Self { object: "policy_report".into(), from, to: now, routes: Vec::new(), complete: true }
+    }
+
+    /// Which routes it is of, by name, out of those with kept runs, the last one first: at most [`ROUTES_MAX`]. It notes
+    /// whether these are all.
+    #[must_use]
+    pub fn chosen(&mut self, latest_first: Vec<String>) -> Vec<String> {
+        let most = usize::try_from(ROUTES_MAX).unwrap_or(usize::MAX);
+        self.complete = latest_first.len() <= most;
+        let mut names = latest_first;
+        names.truncate(most);
+        names.sort_unstable();
+        names
     }
 }
 

@@ -427,9 +427,26 @@ fn a_report_is_over_its_window() {
     assert_eq!(later.from, Some(START.plus(120 * MINUTE)));
     assert_eq!(later.policies, [OnDisconnect::Auto].into());
     assert_eq!(later.re_ask.samples, 4);
-    let PolicyReport { object, from, to, routes } = PolicyReport::over(5 * MINUTE, NOW);
+    let PolicyReport { object, from, to, routes, complete } = PolicyReport::over(5 * MINUTE, NOW);
     assert_eq!((object.as_str(), from, to, routes.len()), ("policy_report", UnixMillis(NOW.0 - 5 * MINUTE), NOW, 0));
+    assert!(complete, "nothing ran: that is all");
     assert_eq!(PolicyReport::over(u64::MAX, NOW).from, UnixMillis(NOW.0 - RUNS_KEPT_MS), "no run is kept longer");
+}
+
+/// As many routes as a configuration may have are reported, by name. Of more, those that ran last, and the report says so.
+#[test]
+fn a_report_says_whether_it_has_every_route() {
+    let names = |count: u32| (0..count).rev().map(|n| format!("r{n:03}")).collect::<Vec<_>>();
+    for (ran, complete, first, last) in
+        [(1, true, "r000", "r000"), (256, true, "r000", "r255"), (257, false, "r001", "r256")]
+    {
+        let mut report = PolicyReport::over(5 * MINUTE, NOW);
+        let chosen = report.chosen(names(ran));
+        assert_eq!((report.complete, chosen.len()), (complete, ran.min(256) as usize), "{ran}");
+        assert!(chosen.is_sorted(), "{chosen:?}");
+        assert_eq!((chosen.first().unwrap().as_str(), chosen.last().unwrap().as_str()), (first, last), "{ran}");
+    }
+    assert!(serde_json::to_string(&PolicyReport::over(0, NOW)).unwrap().ends_with(r#","routes":[],"complete":true}"#));
 }
 
 /// Rows are stored as JSON and read by later versions.

@@ -3,7 +3,7 @@
 use super::store::Store;
 use super::{Failure, Tenant};
 use crate::sql::{self, Row};
-use holdfast_core::config::TenantConfig;
+use holdfast_core::config::{ROUTES_MAX, TenantConfig};
 use holdfast_core::ids::GenerationId;
 use holdfast_core::reservation::RunEnd;
 use holdfast_core::tenant::{
@@ -15,8 +15,14 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use worker::{Error, Result, SqlStorage};
 
-/// Routes that a report shows.
-const ROUTES_MAX: u32 = 100;
+/// Runs that one run of the sweep removes.
+const FORGET_MAX: u32 = 200;
+
+/// Each route with runs, by one look into the index for each: the table is not read.
+const ROUTES: &str = "WITH RECURSIVE ran(route) AS (
+    SELECT MIN(route) FROM run
+    UNION ALL
+    SELECT (SELECT MIN(route) FROM run WHERE route > ran.route) FROM ran WHERE ran.route IS NOT NULL)";
 
 /// What the runs of each route came to when they were last read. It is made from rows and made again when it is stale.
 #[derive(Debug, Default)]
@@ -64,7 +70,9 @@ impl Tenant {
     /// What the disconnects of each route came to. One route's runs are in memory at a time.
     pub(super) fn policy_report(&self, window_ms: u64, now: UnixMillis) -> core::result::Result<TenantReply, Failure> {
         let mut report = PolicyReport::over(window_ms, now);
-        for route in self.store.routes_with_runs(ROUTES_MAX)? {
+        // One more than are shown tells whether these are all.
+        let routes = self.store.routes_with_runs(ROUTES_MAX.saturating_add(1))?;
+        for route in report.chosen(routes) {
             self.store.forget_runs(&route, now)?;
             let shown = route_policy(&route, &self.store.runs(&route)?, report.from, now);
             report.routes.extend((shown.generations > 0).then_some(shown));
@@ -88,10 +96,25 @@ impl Store {
         sql::all_json(self.sql(), query, vec![route.into(), i64::from(RUNS_MAX).into()])
     }
 
+    /// The routes that have runs, the one that ran last first.
     fn routes_with_runs(&self, limit: u32) -> Result<Vec<String>> {
-        let query = "SELECT DISTINCT route FROM run ORDER BY route LIMIT ?";
+        let query = format!(
+            "{ROUTES} SELECT route FROM ran WHERE route IS NOT NULL
+            ORDER BY (SELECT MAX(started_at) FROM run WHERE run.route = ran.route) DESC, route LIMIT ?"
+        );
         let name = |row: Row| sql::as_text(row.into_iter().next());
-        sql::rows(self.sql(), query, vec![i64::from(limit).into()])?.into_iter().map(name).collect()
+        sql::rows(self.sql(), &query, vec![i64::from(limit).into()])?.into_iter().map(name).collect()
+    }
+
+    /// Removes runs that are too old, of whichever route: nobody asks for those of a route that is gone.
+    pub(super) fn forget_old_runs(&self, now: UnixMillis) -> Result<()> {
+        let oldest = UnixMillis(now.0.saturating_sub(RUNS_KEPT_MS));
+        let statement = format!(
+            "{ROUTES} DELETE FROM run WHERE generation IN (
+            SELECT run.generation FROM ran JOIN run ON run.route = ran.route AND run.started_at < ? LIMIT ?)"
+        );
+        let parameters = vec![sql::time(oldest)?, i64::from(FORGET_MAX).into()];
+        sql::run(self.sql(), &statement, parameters).map(|_| ())
     }
 
     /// Removes the runs of a route that are too old, or too many.

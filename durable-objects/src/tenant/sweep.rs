@@ -1,8 +1,9 @@
-//! What the alarm does, and a poke by the cron: send events that are due, and ask the generations of overdue holds what
-//! became of them, in bounded batches. A hold is resolved only by the posting that its generation authors; the answer to
+//! What the alarm does, and a poke by the cron: send events that are due, forget what was kept for its time, and ask the
+//! generations of overdue holds what became of them, in bounded batches. A hold is resolved only by the posting that its generation authors; the answer to
 //! the question decides nothing here but when to ask again.
 
 use super::answers::FORGET_MAX;
+use super::webhooks::refused;
 use super::{Failure, Tenant};
 use crate::clock;
 use crate::rpc::{self, Answer};
@@ -54,7 +55,7 @@ impl Tenant {
         if !self.store.exists()? {
             return Ok(Swept::default());
         }
-        self.store.forget_expired(now, FORGET_MAX)?;
+        self.forget(now)?;
         let overdue = self.store.overdue(now, HOLDS_PER_RUN)?;
         let questions = stream::iter(overdue.iter().map(|hold| self.ask_after(hold)));
         let answers: Vec<Result<bool>> = questions.buffer_unordered(ASKED_AT_ONCE).collect().await;
@@ -65,6 +66,14 @@ impl Tenant {
         }
         swept.holds_left = !self.store.overdue(now, 1)?.is_empty();
         Ok(swept)
+    }
+
+    /// Removes what was kept for its time, a bounded part of each: a tenant that goes quiet has nobody else to do it.
+    fn forget(&self, now: UnixMillis) -> Result<()> {
+        self.store.forget_expired(now, FORGET_MAX)?;
+        self.store.forget_old_runs(now)?;
+        let limits = self.settings.limits(&self.env).map_err(refused)?;
+        self.store.forget_old_events(UnixMillis(now.0.saturating_sub(limits.webhook_keep_ms)))
     }
 
     /// Whether the generation answered.

@@ -262,7 +262,7 @@ fn document<T: Serialize>(view: &T) -> core::result::Result<TenantReply, Failure
     Ok(TenantReply::Webhook { document: serde_json::to_string(view).map_err(Error::from)? })
 }
 
-fn refused(refusal: Refusal) -> Error {
+pub(super) fn refused(refusal: Refusal) -> Error {
     Error::from(refusal.message())
 }
 
@@ -322,8 +322,13 @@ impl Store {
         self.transaction(move |sql| {
             counted.iter().try_for_each(|endpoint| write_endpoint(sql, endpoint))?;
             told.iter().try_for_each(|(notice, delivery)| insert_event(sql, notice, delivery))?;
-            [StateName::Delivered, StateName::Dead].into_iter().try_for_each(|state| forget(sql, state, forgotten))
+            forget_events(sql, forgotten)
         })
+    }
+
+    /// Removes events that are kept no longer, a few of each kind.
+    pub(super) fn forget_old_events(&self, before: UnixMillis) -> Result<()> {
+        self.transaction(move |sql| forget_events(sql, before))
     }
 
     fn store_deliveries(&self, deliveries: Vec<Delivery>, endpoint: Option<Endpoint>) -> Result<()> {
@@ -429,6 +434,11 @@ fn update_delivery(sql: &SqlStorage, delivery: &Delivery) -> Result<()> {
 
 fn next_at(delivery: &Delivery) -> Result<SqlStorageValue> {
     delivery.state.next_at().map_or(Ok(SqlStorageValue::Null), sql::time)
+}
+
+/// Delivered events and dead letters from before then: what is on its way is never forgotten.
+fn forget_events(sql: &SqlStorage, before: UnixMillis) -> Result<()> {
+    [StateName::Delivered, StateName::Dead].into_iter().try_for_each(|state| forget(sql, state, before))
 }
 
 /// Looks at the oldest few alone: events come in the order of their time, near enough.

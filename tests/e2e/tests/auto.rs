@@ -370,6 +370,42 @@ fn users_that_ask_again_show() {
     assert_eq!(clients["generations_per_client_per_mille"], 1_666, "{clients}");
 }
 
+/// As many routes as a configuration may have are all reported. Of more, since some were renamed, those that ran last are,
+/// and the report says that it is not complete.
+#[test]
+fn a_report_has_every_route() {
+    let tenant = Tenant::new("acme").route(Route::new("chat"));
+    let world = World::start(&Options::new("every route").tenant(&tenant));
+    let client = world.client(&tenant);
+    client.wait_until_settled(client.chat(&Chat::stream("gen?tokens=3")).required("x-generation-id"));
+    let names = |report: &Value| -> Vec<String> {
+        let routes = report["routes"].as_array().unwrap_or_else(|| panic!("no routes in {report}"));
+        routes.iter().map(|route| route["route"].as_str().expect("a name").to_owned()).collect()
+    };
+    let one = policy(&client);
+    assert_eq!((names(&one), &one["complete"]), (vec!["chat".to_owned()], &json!(true)));
+
+    // Runs of more routes, each a millisecond before the last: `r1` before `chat`, `r2` before that.
+    let runs_of = |from: u32, to: u32| {
+        format!(
+            "WITH RECURSIVE n(i) AS (SELECT {from} UNION ALL SELECT i + 1 FROM n WHERE i < {to})
+             INSERT INTO run SELECT 'gen_' || i, 'r' || i, started_at - i, json_set(json, '$.route', 'r' || i)
+             FROM run, n WHERE route = 'chat'"
+        )
+    };
+    world.kill();
+    world.edit_tenant(&tenant, &[&runs_of(1, 255)]);
+    world.restart();
+    let full = policy(&client);
+    assert_eq!((names(&full).len(), &full["complete"]), (256, &json!(true)));
+    assert!(names(&full).is_sorted() && names(&full).contains(&"r255".to_owned()), "by name");
+    world.kill();
+    world.edit_tenant(&tenant, &[&runs_of(256, 300)]);
+    world.restart();
+    let cut = policy(&client);
+    assert_eq!((names(&cut), &cut["complete"]), (names(&full), &json!(false)), "those that ran last");
+}
+
 #[test]
 fn a_report_is_for_the_tenants_admin() {
     let (world, client) = world("policy report", &[Route::new("chat")]);

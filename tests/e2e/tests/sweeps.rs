@@ -1,6 +1,7 @@
 //! What was lost is found by the sweep, with no client's help: alarms, rows, requests that died between admission and
 //! start. Bounded batches, bounded pages, and a walk that goes on where it stopped.
 
+use holdfast_e2e::webhook::Hook;
 use holdfast_e2e::{
     Chat, Client, Options, Route, Tenant, World, assert_bytes, assert_completed, assert_estimated, unique, wait_for,
 };
@@ -163,6 +164,54 @@ fn many_expiries_at_one_instant() {
     assert_eq!(balance.spent, 0, "{balance:?}");
     let check = client.get("/v1/ledger/check").expect(200).json();
     assert_eq!(check["consistent"], true, "{check}");
+}
+
+/// What a tenant keeps for a time only is forgotten without its doing: runs of a route that gets no more requests, events
+/// that nobody follows. What is young, or still on its way, stays.
+#[test]
+fn what_was_kept_for_its_time_is_forgotten() {
+    let tenant = tenant("acme").route(Route::new("gone").detach().for_model("gone*"));
+    let schedule = json!([0, 3_600_000]);
+    let options = Options::new("forgotten").tenant(&tenant).local().limit("webhook_schedule_ms", schedule);
+    // No alarm rings meanwhile: it would forget too.
+    let world = World::start(&options.limit("start_grace_ms", 600_000));
+    let client = world.client(&tenant);
+    // The first event is taken, and the second is tried again in an hour.
+    client.use_hook(&Hook::new(&world.simulator, &unique("forgotten"), "200,500"));
+    for (count, state) in [(1, "delivered"), (2, "pending")] {
+        client.wait_until_settled(client.chat(&Chat::stream("gen?tokens=3")).required("x-generation-id"));
+        wait_for("an attempt", || {
+            let all = client.get("/v1/webhook/deliveries").expect(200).json()["data"].clone();
+            let last = &all[count - 1];
+            if last["state"] == state && last["attempts"] == 1 { Ok(()) } else { Err(all.to_string()) }
+        });
+    }
+    let counts = || {
+        let count = |query: &str| world.count_in_tenant(&tenant, query);
+        let events = "SELECT COUNT(*) FROM webhook_event WHERE state = ";
+        let (delivered, pending) = (count(&format!("{events}'delivered'")), count(&format!("{events}'pending'")));
+        (count("SELECT COUNT(*) FROM run"), delivered, pending)
+    };
+    world.kill();
+    assert_eq!(counts(), (2, 1, 1));
+    world.restart();
+    sweep(&world);
+    world.kill();
+    assert_eq!(counts(), (2, 1, 1), "the time of none is over");
+
+    // As if they were of long ago; of the runs one, and 300 of a route that nobody asks any more.
+    let old_run = "UPDATE run SET started_at = 1 WHERE generation = (SELECT MIN(generation) FROM run)";
+    let gone = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
+        INSERT INTO run SELECT 'gen_old_' || i, 'gone', i, (SELECT json FROM run LIMIT 1) FROM n";
+    world.edit_tenant(&tenant, &[old_run, gone, "UPDATE webhook_event SET at = 1"]);
+    let mut left = Vec::new();
+    for _ in 0..3 {
+        world.restart();
+        sweep(&world);
+        world.kill();
+        left.push(counts());
+    }
+    assert_eq!(left, [(102, 0, 1), (1, 0, 1), (1, 0, 1)], "200 at a time, and nothing that is young or on its way");
 }
 
 /// The cron of `wrangler.toml` does the same by itself.
