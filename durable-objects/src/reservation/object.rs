@@ -16,7 +16,11 @@ use holdfast_core::wire::{GenerationCall, GenerationReply, StreamForm};
 use std::cell::RefCell;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
+use std::time::Duration;
 use worker::{DurableObject, Env, Request, Response, Result, State, durable_object};
+
+/// When the alarm of a generation that could not be loaded rings again.
+const UNREADABLE_RETRY: Duration = Duration::from_secs(60);
 
 /// One generation.
 #[durable_object(alarm)]
@@ -46,13 +50,23 @@ impl DurableObject for ReservationObject {
         // Always Ok: after six errors the platform drops an alarm for ever.
         match self.generation() {
             Ok(generation) => generation.on_alarm().await,
-            Err(refusal) => worker::console_error!("alarm: {}", refusal.message()),
+            Err(refusal) => {
+                worker::console_error!("alarm: {}", refusal.message());
+                self.ring_again().await;
+            }
         }
         Response::empty()
     }
 }
 
 impl ReservationObject {
+    /// What was due still is, once it can be read: by the version that wrote it, or under settings without a fault.
+    async fn ring_again(&self) {
+        if let Err(error) = self.state.storage().set_alarm(UNREADABLE_RETRY).await {
+            worker::console_error!("no alarm is set: {error}");
+        }
+    }
+
     /// The loaded generation. A failed load is tried again by the next event, never replaced by a default.
     fn generation(&self) -> core::result::Result<Rc<Generation>, Refusal> {
         if let Some(generation) = &*self.generation.borrow() {

@@ -294,6 +294,21 @@ impl World {
         found.unwrap_or_else(|error| panic!("{query}: {error}"))
     }
 
+    /// When the alarm of a generation rings next, in Unix milliseconds, if it has one. The server may run.
+    ///
+    /// # Panics
+    /// When the platform keeps alarms in another way.
+    #[must_use]
+    pub fn alarm_of_generation(&self, id: &str) -> Option<u64> {
+        let file = self.folder.path().join("storage/holdfast-ReservationObject/metadata.sqlite");
+        let alarms = rusqlite::Connection::open(file).expect("the platform's alarms");
+        let query = "SELECT scheduled_time / 1000000 FROM _cf_ALARM WHERE actor_name LIKE '%:' || ?";
+        match alarms.query_row(query, [id], |row| row.get::<_, i64>(0)) {
+            Err(rusqlite::Error::QueryReturnedNoRows) => None,
+            at => Some(u64::try_from(at.expect("a time")).expect("a time")),
+        }
+    }
+
     /// Forgets every alarm of every object, as if the platform had lost them. The server must be stopped.
     ///
     /// # Panics

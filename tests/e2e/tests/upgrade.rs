@@ -4,7 +4,9 @@
 use std::fs;
 
 use holdfast_e2e::world::fixtures;
-use holdfast_e2e::{Chat, Client, Options, Route, Tenant, World, assert_bytes, assert_completed, unique, wait_for};
+use holdfast_e2e::{
+    Chat, Client, Options, Route, Tenant, World, assert_bytes, assert_completed, now_ms, unique, wait_for,
+};
 use serde_json::{Value, json};
 
 /// What an earlier version answered just before it was killed.
@@ -224,4 +226,34 @@ fn tables_of_a_newer_version_are_refused() {
     assert_eq!(operator.get("/admin/tenants").expect(200).json()["data"][0]["id"], "acme");
     assert_eq!(operator.post("/admin/sweep").expect(200).json()["tenants"], 1);
     assert_eq!(client.chat(&chat).status, 200);
+}
+
+/// An alarm that rings where the generation cannot be read is not lost: it rings again, for the version that can.
+#[test]
+fn an_alarm_under_an_older_version_rings_again() {
+    let tenant = Tenant::new("acme").route(Route::new("chat").detach().with("retention_s", 5));
+    let world = World::start(&Options::new("older alarm").tenant(&tenant));
+    let client = world.client(&tenant);
+    let (mut exchange, id) = client.begin(&Chat::stream("gen?tokens=3"));
+    let body = exchange.finish().clean();
+    client.wait_until_settled(&id);
+    world.kill();
+    world.edit_generation(&id, &["UPDATE schema SET version = version + 1"]);
+    let due = world.alarm_of_generation(&id).expect("its output is kept for its time only");
+    world.restart();
+    let again = wait_for("a later alarm", || match world.alarm_of_generation(&id) {
+        Some(at) if at > due => Ok(at),
+        other => Err(format!("{other:?}, due {due}: {}", world.output())),
+    });
+    assert!(again >= now_ms() && again > due + 50_000, "{again}, due {due}");
+    world.kill();
+    let stored = world.count_in_generation(&id, "SELECT SUM(LENGTH(bytes)) FROM chunk");
+    assert_eq!(usize::try_from(stored), Ok(body.len()), "nothing is changed");
+    world.edit_generation(&id, &["UPDATE schema SET version = version - 1"]);
+    world.restart();
+    // Whoever asks first makes up for what was due.
+    wait_for("the output is gone", || {
+        let status = client.result(&id).status;
+        if status == 410 { Ok(()) } else { Err(status.to_string()) }
+    });
 }
