@@ -44,7 +44,7 @@ const ASKED_HEADERS_MAX: usize = 64;
 const HEADER_NAME_MAX_BYTES: usize = 64;
 const ALLOWED_METHODS: &str = "GET, POST, PUT, DELETE";
 /// What a page may read besides the body.
-const EXPOSED_HEADERS: &str = "x-generation-id, x-reservation-id, location, retry-after, etag";
+const EXPOSED_HEADERS: &str = "x-generation-id, x-reservation-id, location, retry-after, x-should-retry, etag";
 /// How long a browser remembers a preflight, in seconds; Chromium caps it here. The answer is always the same.
 const MAX_AGE_S: &str = "7200";
 
@@ -144,7 +144,7 @@ const fn comes_after_the_check(error: &EdgeError) -> bool {
                 | Refusal::NeverStarted
                 | Refusal::TooManyReaders
         ),
-        EdgeError::Unfinished { .. }
+        EdgeError::Unserved { .. }
         | EdgeError::Running
         | EdgeError::BeyondEnd { .. }
         | EdgeError::InvalidCursor
