@@ -61,7 +61,7 @@ pub(crate) async fn run(
     let client = Client::new(request);
     let log = EdgeLog(Rc::new(Attempt {
         env: env.clone(),
-        identity,
+        identity: identity.clone(),
         epoch,
         client: client.clone(),
         response: RefCell::default(),
@@ -74,11 +74,20 @@ pub(crate) async fn run(
     let abort = Rc::new(AbortHandle::new());
     context.wait_until(watch_client(log.clone(), abort.clone()));
     context.wait_until(drive(log.clone(), abort, provider.clone(), terms, attempt, limits, upstream_body));
-    let response = serve(context, &client).await;
-    response.map_err(|error| Refusal::Unavailable { what: format!("the answer could not be made: {error}") }.into())
+    let served = serve(context, &client).await;
+    match served.map_err(|error| unanswered(&error.to_string()))? {
+        Some(response) => Ok(response),
+        None if client.is_gone() => Err(unanswered("the client left").into()),
+        // The driver lost its generation: whoever owns it writes the end, also for a client that has nothing yet.
+        None => follow(env, &identity).await,
+    }
 }
 
-/// A generation that was started before: its log is followed like any other.
+fn unanswered(why: &str) -> Refusal {
+    Refusal::Unavailable { what: format!("the answer could not be made: {why}") }
+}
+
+/// A generation that was started before, or that another owns: its log is followed like any other.
 async fn follow(env: &Env, identity: &Identity) -> Result<Response, EdgeError> {
     let call = GenerationCall::Stream { form: StreamForm::Raw { offset: 0 } };
     ask::for_client(ask::generation(env, identity, &call, &[]).await?)
