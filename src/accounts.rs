@@ -5,7 +5,7 @@ use crate::caller::Caller;
 use crate::error::EdgeError;
 use crate::{ask, respond};
 use holdfast_core::ids::TenantId;
-use holdfast_core::key::ClientKey;
+use holdfast_core::key::{ClientKey, KeyDigest};
 use holdfast_core::refusal::Refusal;
 use holdfast_core::tenant::account::{Authority, KeyView, NewKey, Replaced, Role};
 use holdfast_core::time::UnixMillis;
@@ -75,6 +75,23 @@ pub(crate) struct KeyRequest {
     digest: Option<String>,
 }
 
+impl KeyRequest {
+    /// Refuses a key that would be made here, for an answer that shows no secret: nobody would ever see it.
+    ///
+    /// # Errors
+    /// 400 without a digest, or with one that is none.
+    pub(crate) fn check_made_elsewhere(&self) -> Result<(), EdgeError> {
+        let digest = self.digest.as_deref().ok_or_else(|| {
+            EdgeError::invalid("each of `keys` needs its `digest` (`npm run key`): a key that is made here is shown once, by the answer to POST …/keys")
+        })?;
+        read_digest(digest).map(|_| ())
+    }
+}
+
+fn read_digest(text: &str) -> Result<KeyDigest, EdgeError> {
+    KeyDigest::parse(text).ok_or_else(|| EdgeError::invalid("`digest` must be 64 lower-case hex digits"))
+}
+
 /// `GET …/keys`.
 ///
 /// # Errors
@@ -101,11 +118,7 @@ pub(crate) async fn issue_key(actor: &Actor, mut request: Request, env: &Env) ->
 /// As [`issue_key`].
 pub(crate) async fn issue(actor: &Actor, env: &Env, wanted: KeyRequest) -> Result<Response, EdgeError> {
     let (secret, digest) = match wanted.digest {
-        Some(digest) if actor.authority == Authority::Operator => {
-            let digest = holdfast_core::key::KeyDigest::parse(&digest)
-                .ok_or_else(|| EdgeError::invalid("`digest` must be 64 lower-case hex digits"))?;
-            (None, digest)
-        }
+        Some(digest) if actor.authority == Authority::Operator => (None, read_digest(&digest)?),
         Some(_) => return Err(Refusal::RoleRequired.into()),
         None => {
             let secret = ClientKey::mint(&actor.tenant, Uuid::new_v4().into_bytes());

@@ -128,10 +128,12 @@ struct NewTenant<'a> {
     config: Option<&'a RawValue>,
 }
 
-/// `POST /admin/tenants`: the directory first, so that no tenant is ever without its entry. Each part may be repeated.
+/// `POST /admin/tenants`: the directory first, so that no tenant is ever without its entry. Each part may be repeated: so
+/// its keys are those that were made elsewhere.
 async fn create(request: &mut Request, env: &Env) -> Result<Response, EdgeError> {
     let body = accounts::read(request, env).await?;
     let new: NewTenant<'_> = accounts::parse(&body)?;
+    new.keys.iter().try_for_each(KeyRequest::check_made_elsewhere)?;
     let actor = Actor { tenant: new.id.clone(), authority: Authority::Operator };
     ask::directory(env, &DirectoryCall::Add { tenant: new.id, created_at: clock::now() }).await?;
     let mut answer = actor.act(env, AccountCall::Create).await?;

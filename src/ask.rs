@@ -1,12 +1,13 @@
 //! Questions to the objects. A question without an answer is put once more, to a new stub: an object that was just
 //! moved or reset answers then, and every call of the contract may be repeated.
 
+use crate::error::EdgeError;
 use holdfast_core::ids::{Identity, TenantId};
 use holdfast_core::origin::Origin;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::wire::{DirectoryCall, DirectoryReply, GenerationCall, GenerationReply, TenantCall, TenantReply};
 use holdfast_objects::rpc::{self, Answer};
-use worker::Env;
+use worker::{Env, Response};
 
 /// Asks a tenant.
 ///
@@ -65,6 +66,35 @@ pub(crate) async fn generation(
     match answer? {
         Answer::Reply(GenerationReply::Refused { refusal }) => Err(refusal),
         answer => Ok(answer),
+    }
+}
+
+/// The answer to a call that attaches a reader: the client's own, or why there is none. Whoever attaches one asks here:
+/// each reply that the object gives to a reader has an error of its own, and is no outage.
+///
+/// # Errors
+/// What the generation told instead; [`Refusal::Unavailable`] for a reply that no reader is given.
+pub(crate) fn for_client(answer: Answer) -> Result<Response, EdgeError> {
+    match answer {
+        Answer::ForClient(response) => Ok(response),
+        Answer::Reply(GenerationReply::Running) => Err(EdgeError::Running),
+        Answer::Reply(GenerationReply::BeyondEnd { log_length }) => Err(EdgeError::BeyondEnd { log_length }),
+        Answer::Reply(GenerationReply::InvalidCursor) => Err(EdgeError::InvalidCursor),
+        Answer::Reply(GenerationReply::ContentDeleted) => Err(EdgeError::ContentDeleted),
+        Answer::Reply(GenerationReply::Refused { refusal }) => Err(refusal.into()),
+        // All of them are named: whoever adds a reply decides whether a reader is given it.
+        Answer::Reply(
+            GenerationReply::Begun { .. }
+            | GenerationReply::AlreadyStarted
+            | GenerationReply::Continue
+            | GenerationReply::Stop
+            | GenerationReply::Finished { .. }
+            | GenerationReply::Generation(_)
+            | GenerationReply::Cancellation { .. }
+            | GenerationReply::Books(_)
+            | GenerationReply::Resolved
+            | GenerationReply::Signalled { .. },
+        ) => Err(unexpected().into()),
     }
 }
 

@@ -145,7 +145,7 @@ const fn comes_after_the_check(error: &EdgeError) -> bool {
                 | Refusal::NeverStarted
                 | Refusal::TooManyReaders
         ),
-        EdgeError::Unfinished { .. }
+        EdgeError::Unserved { .. }
         | EdgeError::Running
         | EdgeError::BeyondEnd { .. }
         | EdgeError::InvalidCursor

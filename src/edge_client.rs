@@ -173,14 +173,12 @@ impl Client {
     }
 }
 
-/// The client's answer, once it has begun.
+/// The client's answer, once it has begun; `None` when it broke off before, or the client left.
 ///
 /// # Errors
-/// When the answer broke off before it began, or the platform refuses a header.
-pub(crate) async fn serve(context: &Context, client: &Rc<Client>) -> Result<Response> {
-    let Some(head) = client.begun().await else {
-        return Err(worker::Error::from("the generation ended without an answer"));
-    };
+/// When the platform refuses a header.
+pub(crate) async fn serve(context: &Context, client: &Rc<Client>) -> Result<Option<Response>> {
+    let Some(head) = client.begun().await else { return Ok(None) };
     let headers = Headers::new();
     for (name, value) in &head.headers {
         headers.set(name, value)?;
@@ -188,7 +186,7 @@ pub(crate) async fn serve(context: &Context, client: &Rc<Client>) -> Result<Resp
     let (writer, body) = pipe()?;
     let client = client.clone();
     context.wait_until(async move { client.write_all(&writer).await });
-    Ok(Response::from_body(ResponseBody::Stream(body))?.with_status(head.status).with_headers(headers))
+    Ok(Some(Response::from_body(ResponseBody::Stream(body))?.with_status(head.status).with_headers(headers)))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use crate::ask;
 use crate::edge_client::{Client, serve};
+use crate::error::EdgeError;
 use holdfast_core::config::{Limits, Provider};
 use holdfast_core::dialect::error_terminal;
 use holdfast_core::ids::{AttemptId, Identity};
@@ -34,7 +35,8 @@ const INTERRUPTED: &str = "The stream was interrupted here; the generation's rec
 /// `provider`.
 ///
 /// # Errors
-/// What the generation's object refuses; [`Refusal::Unavailable`] when it cannot be reached. Nothing was sent then.
+/// What the generation's object refuses; [`Refusal::Unavailable`] when it cannot be reached. Nothing was sent then. What
+/// [`ask::for_client`] makes of one that was started before.
 pub(crate) async fn run(
     env: &Env,
     context: &Context,
@@ -42,7 +44,7 @@ pub(crate) async fn run(
     provider: &Provider,
     admitted: Admitted,
     upstream_body: Vec<u8>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, EdgeError> {
     let Admitted { identity, attempt, terms, .. } = admitted;
     let limits = settings::limits(env)?;
     let begin = GenerationCall::Begin {
@@ -54,12 +56,12 @@ pub(crate) async fn run(
     let epoch = match ask::generation(env, &identity, &begin, &[]).await? {
         Answer::Reply(GenerationReply::Begun { epoch }) => epoch,
         Answer::Reply(GenerationReply::AlreadyStarted) => return follow(env, &identity).await,
-        _ => return Err(ask::unexpected()),
+        _ => return Err(ask::unexpected().into()),
     };
     let client = Client::new(request);
     let log = EdgeLog(Rc::new(Attempt {
         env: env.clone(),
-        identity,
+        identity: identity.clone(),
         epoch,
         client: client.clone(),
         response: RefCell::default(),
@@ -72,17 +74,23 @@ pub(crate) async fn run(
     let abort = Rc::new(AbortHandle::new());
     context.wait_until(watch_client(log.clone(), abort.clone()));
     context.wait_until(drive(log.clone(), abort, provider.clone(), terms, attempt, limits, upstream_body));
-    let response = serve(context, &client).await;
-    response.map_err(|error| Refusal::Unavailable { what: format!("the answer could not be made: {error}") })
+    let served = serve(context, &client).await;
+    match served.map_err(|error| unanswered(&error.to_string()))? {
+        Some(response) => Ok(response),
+        None if client.is_gone() => Err(unanswered("the client left").into()),
+        // The driver lost its generation: whoever owns it writes the end, also for a client that has nothing yet.
+        None => follow(env, &identity).await,
+    }
 }
 
-/// A generation that was started before: its log is followed like any other.
-async fn follow(env: &Env, identity: &Identity) -> Result<Response, Refusal> {
+fn unanswered(why: &str) -> Refusal {
+    Refusal::Unavailable { what: format!("the answer could not be made: {why}") }
+}
+
+/// A generation that was started before, or that another owns: its log is followed like any other.
+async fn follow(env: &Env, identity: &Identity) -> Result<Response, EdgeError> {
     let call = GenerationCall::Stream { form: StreamForm::Raw { offset: 0 } };
-    match ask::generation(env, identity, &call, &[]).await? {
-        Answer::ForClient(response) => Ok(response),
-        Answer::Reply(_) => Err(ask::unexpected()),
-    }
+    ask::for_client(ask::generation(env, identity, &call, &[]).await?)
 }
 
 /// One attempt that is driven here.

@@ -52,10 +52,11 @@ pub(crate) enum EdgeError {
     },
     /// Refused by the rules, or a part of the system is missing.
     Refused(Refusal),
-    /// Admitted, but what became of it is not known here: the tenant's sweep resolves the hold if nobody else does.
-    Unfinished {
+    /// Admitted, and not served. What is still held is resolved by the generation, or by the tenant's sweep if it never
+    /// started.
+    Unserved {
         /// What happened.
-        refusal: Refusal,
+        error: Box<Self>,
         /// What it may be looked up by.
         identity: Box<Identity>,
     },
@@ -84,7 +85,7 @@ impl EdgeError {
     }
 
     /// The stable name; part of the API.
-    pub(crate) const fn code(&self) -> &'static str {
+    pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::UnknownPath => "unknown_path",
             Self::MethodNotAllowed { .. } => "method_not_allowed",
@@ -96,7 +97,8 @@ impl EdgeError {
             Self::InvalidCursor => "invalid_cursor",
             Self::NotSigned => "invalid_signature",
             Self::InvalidConfig { .. } => "invalid_config",
-            Self::Refused(refusal) | Self::Unfinished { refusal, .. } => refusal.code(),
+            Self::Refused(refusal) => refusal.code(),
+            Self::Unserved { error, .. } => error.code(),
             Self::Running => "running",
             Self::BeyondEnd { .. } => "beyond_end",
             Self::ContentDeleted => "content_deleted",
@@ -106,9 +108,10 @@ impl EdgeError {
     }
 
     /// Whether the same request may succeed later.
-    pub(crate) const fn retryable(&self) -> bool {
+    pub(crate) fn retryable(&self) -> bool {
         match self {
-            Self::Refused(refusal) | Self::Unfinished { refusal, .. } => refusal.retryable(),
+            Self::Refused(refusal) => refusal.retryable(),
+            Self::Unserved { error, .. } => error.retryable(),
             Self::Running | Self::RequestTimeout { .. } => true,
             _ => false,
         }
@@ -136,7 +139,8 @@ impl EdgeError {
             Self::InvalidConfig { count, .. } => {
                 format!("The configuration has {count} errors; nothing was changed.")
             }
-            Self::Refused(refusal) | Self::Unfinished { refusal, .. } => refusal.message(),
+            Self::Refused(refusal) => refusal.message(),
+            Self::Unserved { error, .. } => error.message(),
             Self::Running => "The generation is not at its end yet.".into(),
             Self::BeyondEnd { log_length } => format!("The log ends at byte {log_length}, before this offset."),
             Self::ContentDeleted => "The stored output of this generation was deleted.".into(),

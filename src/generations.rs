@@ -76,7 +76,7 @@ pub(crate) async fn stream(request: &Request, env: &Env, id: &str) -> Result<Res
     // A stranger learns nothing, not even that the cursor is bad.
     let admitted = admitted(&Bearer::of(env, request)?, env, id).await?;
     let call = GenerationCall::Stream { form: form? };
-    for_client(ask_once_started(env, &admitted, &call).await?)
+    ask::for_client(ask_once_started(env, &admitted, &call).await?)
 }
 
 /// `GET /v1/generations/{id}/result`: the stored answer.
@@ -86,7 +86,7 @@ pub(crate) async fn stream(request: &Request, env: &Env, id: &str) -> Result<Res
 pub(crate) async fn result(request: &Request, env: &Env, id: &str) -> Result<Response, EdgeError> {
     let admitted = admitted(&Bearer::of(env, request)?, env, id).await?;
     match ask::generation(env, &admitted.identity, &GenerationCall::Result, &[]).await {
-        Ok(answer) => for_client(answer),
+        Ok(answer) => ask::for_client(answer),
         Err(Refusal::NotFound) => Err(EdgeError::Running),
         Err(refusal) => Err(refusal.into()),
     }
@@ -184,17 +184,6 @@ async fn ask_once_started(env: &Env, admitted: &Admitted, call: &GenerationCall)
             }
             answered => return answered,
         }
-    }
-}
-
-fn for_client(answer: Answer) -> Result<Response, EdgeError> {
-    match answer {
-        Answer::ForClient(response) => Ok(response),
-        Answer::Reply(GenerationReply::Running) => Err(EdgeError::Running),
-        Answer::Reply(GenerationReply::BeyondEnd { log_length }) => Err(EdgeError::BeyondEnd { log_length }),
-        Answer::Reply(GenerationReply::InvalidCursor) => Err(EdgeError::InvalidCursor),
-        Answer::Reply(GenerationReply::ContentDeleted) => Err(EdgeError::ContentDeleted),
-        Answer::Reply(_) => Err(ask::unexpected().into()),
     }
 }
 

@@ -14,7 +14,6 @@ use holdfast_core::refusal::Refusal;
 use holdfast_core::request::{Endpoint, GenerationRequest, Rewrite};
 use holdfast_core::tenant::{Admit, Admitted, RunStart};
 use holdfast_core::wire::{GenerationCall, TenantCall, TenantReply};
-use holdfast_objects::rpc::Answer;
 use holdfast_objects::settings;
 use uuid::Uuid;
 use worker::{Context, Env, Request, Response};
@@ -26,7 +25,7 @@ const CLIENT_ID: &str = "x-client-id";
 /// [`holdfast_core::tenant::admit`] checks.
 ///
 /// # Errors
-/// Before admission nothing is held. After it, [`EdgeError::Unfinished`] names the generation.
+/// Before admission nothing is held. After it, [`EdgeError::Unserved`] names the generation.
 pub(crate) async fn serve(
     endpoint: Endpoint,
     mut request: Request,
@@ -51,7 +50,7 @@ pub(crate) async fn serve(
     crate::test_hooks::stop_after_admit(&request)?;
     let identity = admitted.identity.clone();
     let started = start(&request, env, context, &providers, &asked, admitted).await;
-    started.map_err(|refusal| EdgeError::Unfinished { refusal, identity: Box::new(identity) })
+    started.map_err(|error| EdgeError::Unserved { error: Box::new(error), identity: Box::new(identity) })
 }
 
 /// A query is never sent on. A key in it would stand in every log on the way here, so it is not taken for one either; and
@@ -133,7 +132,7 @@ async fn start(
     providers: &[Provider],
     asked: &GenerationRequest<'_>,
     admitted: Box<Admitted>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, EdgeError> {
     let provider = providers.iter().find(|provider| provider.name == admitted.terms.provider);
     let provider = provider.ok_or_else(|| Refusal::Unavailable {
         what: format!("provider `{}` is not configured", admitted.terms.provider),
@@ -151,11 +150,8 @@ async fn start(
 }
 
 /// The object's answer is the client's answer. It is handed on as it is, so that the platform moves the bytes.
-async fn start_object(env: &Env, admitted: Admitted, upstream_body: &[u8]) -> Result<Response, Refusal> {
+async fn start_object(env: &Env, admitted: Admitted, upstream_body: &[u8]) -> Result<Response, EdgeError> {
     let Admitted { identity, attempt, terms, .. } = admitted;
     let call = GenerationCall::Start { identity: identity.clone(), attempt, terms: Box::new(terms) };
-    match ask::generation(env, &identity, &call, upstream_body).await? {
-        Answer::ForClient(response) => Ok(response),
-        Answer::Reply(_) => Err(ask::unexpected()),
-    }
+    ask::for_client(ask::generation(env, &identity, &call, upstream_body).await?)
 }

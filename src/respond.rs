@@ -104,7 +104,7 @@ fn error_answer(form: ErrorForm, error: &EdgeError) -> Answer {
     Answer { status, headers, body }
 }
 
-const fn status_of(error: &EdgeError) -> u16 {
+fn status_of(error: &EdgeError) -> u16 {
     match error {
         EdgeError::Running => 202,
         EdgeError::InvalidRequest { .. } | EdgeError::InvalidIdempotencyKey | EdgeError::InvalidCursor => 400,
@@ -117,7 +117,8 @@ const fn status_of(error: &EdgeError) -> u16 {
         EdgeError::BodyTooLarge { .. } => 413,
         EdgeError::UnsupportedMediaType { .. } => 415,
         EdgeError::InvalidConfig { .. } => 422,
-        EdgeError::Refused(refusal) | EdgeError::Unfinished { refusal, .. } => status_of_refusal(refusal),
+        EdgeError::Refused(refusal) => status_of_refusal(refusal),
+        EdgeError::Unserved { error, .. } => status_of(error),
         EdgeError::Unhealthy { .. } => 503,
         EdgeError::Internal => 500,
     }
@@ -172,7 +173,7 @@ fn extra_headers(status: u16, error: &EdgeError) -> Vec<(&'static str, String)> 
         // RFC 9110, 15.5.9: the rest of the body may still be on its way, so the connection is of no more use.
         EdgeError::RequestTimeout { .. } => headers.push(("connection", "close".into())),
         EdgeError::MethodNotAllowed { allow } => headers.push(("allow", allow.join(", "))),
-        EdgeError::Unfinished { identity, .. } => headers.extend(identity_headers(identity)),
+        EdgeError::Unserved { identity, .. } => headers.extend(identity_headers(identity)),
         _ => {}
     }
     headers
@@ -322,10 +323,20 @@ mod tests {
             generation: generation.clone(),
             reservation: ReservationId::from_random([2; 16]),
         };
-        let refusal = Refusal::Unavailable { what: "the generation object could not be reached".into() };
-        let error = EdgeError::Unfinished { refusal, identity: Box::new(identity) };
-        let answer = error_answer(ErrorForm::Envelope(Dialect::OpenaiChat), &error);
-        assert_eq!((answer.status, header(&answer, "x-generation-id")), (503, Some(generation.as_str())));
-        assert_eq!(header(&answer, "location"), Some(format!("/v1/generations/{generation}").as_str()));
+        let unreachable = Refusal::Unavailable { what: "the generation object could not be reached".into() };
+        for (error, status, code, retry_after) in [
+            (EdgeError::from(unreachable), 503, "unavailable", Some("1")),
+            (EdgeError::ContentDeleted, 410, "content_deleted", None),
+            (Refusal::NeverStarted.into(), 409, "never_started", None),
+        ] {
+            let error = EdgeError::Unserved { error: Box::new(error), identity: Box::new(identity.clone()) };
+            for dialect in [Dialect::OpenaiChat, Dialect::AnthropicMessages, Dialect::Gemini] {
+                let answer = error_answer(ErrorForm::Envelope(dialect), &error);
+                assert_eq!((answer.status, header(&answer, "x-generation-id")), (status, Some(generation.as_str())));
+                assert_eq!(header(&answer, "location"), Some(format!("/v1/generations/{generation}").as_str()));
+                assert_eq!(header(&answer, "retry-after"), retry_after, "{code}");
+                assert!(String::from_utf8(answer.body).unwrap().contains(&format!("\"{code}\"")), "{code}");
+            }
+        }
     }
 }

@@ -1,12 +1,12 @@
 // Streams and completes with the official SDK (npm `@anthropic-ai/sdk`), with only base URL and key changed, and prints
 // what its user saw as one line of JSON.
 //
-//   node anthropic.mjs BASE_URL KEY MODEL
+//   node anthropic.mjs BASE_URL KEY MODEL [RETRIES]
 
 import Anthropic from '@anthropic-ai/sdk';
 
-const [baseURL, apiKey, model] = process.argv.slice(2);
-const client = new Anthropic({ baseURL, apiKey, maxRetries: 0 });
+const [baseURL, apiKey, model, retries = '0'] = process.argv.slice(2);
+const client = new Anthropic({ baseURL, apiKey, maxRetries: Number(retries) });
 const messages = [{ role: 'user', content: 'Say something about holding fast.' }];
 const request = { model, max_tokens: 1000, messages };
 

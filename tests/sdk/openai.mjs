@@ -1,13 +1,13 @@
 // Streams and completes with the official SDK (npm `openai`), with only base URL and key changed, and prints what its
 // user saw as one line of JSON.
 //
-//   node openai.mjs BASE_URL KEY MODEL
+//   node openai.mjs BASE_URL KEY MODEL [RETRIES]
 
 import OpenAI from 'openai';
 
-const [baseURL, apiKey, model] = process.argv.slice(2);
-// One call each: a retry of the SDK would hide what the first answer was.
-const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
+const [baseURL, apiKey, model, retries = '0'] = process.argv.slice(2);
+// One call each unless retries are asked for: they would hide what the first answer was.
+const client = new OpenAI({ baseURL, apiKey, maxRetries: Number(retries) });
 const messages = [{ role: 'user', content: 'Say something about holding fast.' }];
 
 const raised = (error) => ({ class: error.constructor.name, status: error.status ?? null, code: error.code ?? null });

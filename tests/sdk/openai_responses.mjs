@@ -1,12 +1,12 @@
 // Streams and completes with the Responses API of the official SDK (npm `openai`), with only base URL and key changed, and
 // prints what its user saw as one line of JSON.
 //
-//   node openai_responses.mjs BASE_URL KEY MODEL
+//   node openai_responses.mjs BASE_URL KEY MODEL [RETRIES]
 
 import OpenAI from 'openai';
 
-const [baseURL, apiKey, model] = process.argv.slice(2);
-const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
+const [baseURL, apiKey, model, retries = '0'] = process.argv.slice(2);
+const client = new OpenAI({ baseURL, apiKey, maxRetries: Number(retries) });
 const input = 'Say something about holding fast.';
 
 const raised = (error) => ({ class: error.constructor.name, status: error.status ?? null, code: error.code ?? null });

@@ -1,7 +1,7 @@
 """Streams and completes with the official SDK (PyPI `openai`), with only base URL and key changed, and prints what its
 user saw as one line of JSON.
 
-    python openai_sdk.py BASE_URL KEY MODEL
+    python openai_sdk.py BASE_URL KEY MODEL [RETRIES]
 """
 
 import json
@@ -9,9 +9,9 @@ import sys
 
 import openai
 
-BASE_URL, KEY, MODEL = sys.argv[1:]
-# One call each: a retry of the SDK would hide what the first answer was.
-CLIENT = openai.OpenAI(base_url=BASE_URL, api_key=KEY, max_retries=0)
+BASE_URL, KEY, MODEL, *RETRIES = sys.argv[1:]
+# One call each unless retries are asked for: they would hide what the first answer was.
+CLIENT = openai.OpenAI(base_url=BASE_URL, api_key=KEY, max_retries=int(RETRIES[0]) if RETRIES else 0)
 MESSAGES = [{"role": "user", "content": "Say something about holding fast."}]
 
 

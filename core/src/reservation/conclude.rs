@@ -372,7 +372,11 @@ impl Reservation {
             }
             return (stored, terminal);
         }
-        let headers = vec![(String::from("content-type"), String::from("application/json"))];
+        let mut headers = vec![(String::from("content-type"), String::from("application/json"))];
+        // The official SDKs repeat a 409 by themselves: what somebody wanted stopped would be run, and paid, again.
+        if status == 409 {
+            headers.push((String::from("x-should-retry"), String::from("false")));
+        }
         let envelope = error_envelope(self.terms.client_dialect(), status, code, message);
         (Some(ResponseHead { status, headers }), envelope)
     }

@@ -67,6 +67,11 @@ impl Log {
         }
     }
 
+    /// Whether everything from `offset` on is in memory.
+    pub(super) fn recalls(&self, offset: u64) -> bool {
+        offset >= self.tail_start
+    }
+
     /// The bytes that are not stored yet, in one piece.
     pub(super) fn unstored(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(usize::try_from(self.unstored_bytes()).unwrap_or_default());

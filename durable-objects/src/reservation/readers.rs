@@ -24,6 +24,18 @@ use worker::{Headers, Request, Response, ResponseBody, Result};
 /// A closed log of at most so many bytes is answered in one piece.
 const WHOLE_BYTES: u64 = 1 << 20;
 
+/// Bytes before a cursor that tell whether an event ends there: see [`is_event_boundary`].
+const BOUNDARY_BYTES: u64 = 4;
+
+/// When a reader came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Came {
+    /// Just now.
+    Now,
+    /// Before: it has waited for the answer.
+    Before,
+}
+
 /// One attached reader.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
@@ -117,7 +129,7 @@ impl Generation {
             StreamForm::Raw { offset } => offset,
             StreamForm::Events { after } => after,
         };
-        if let Some(reply) = self.nothing_there(offset) {
+        if let Some(reply) = self.nothing_there(offset, Came::Now) {
             return Ok((crate::rpc::reply(&reply)?, false));
         }
         let Some(head) = self.wait_for_answer(reader).await else {
@@ -197,11 +209,15 @@ impl Generation {
 
     /// Why the log cannot serve a reader from `offset`, whatever its form. It is told at once where nothing can bring back
     /// what a crash took: a reader that waits for nothing would hold a place.
-    fn nothing_there(&self, offset: u64) -> Option<GenerationReply> {
-        let length = self.log.borrow().length();
+    fn nothing_there(&self, offset: u64, came: Came) -> Option<GenerationReply> {
+        let (length, recalled) = {
+            let log = self.log.borrow();
+            (log.length(), log.recalls(offset.saturating_sub(BOUNDARY_BYTES)))
+        };
         self.with_aggregate(|aggregate| {
             let live = aggregate.live()?;
-            if live.content_deleted {
+            // What is not kept is for nobody who comes later. Who was there hears how it ended.
+            if live.content_deleted && !(came == Came::Before && recalled) {
                 return Some(GenerationReply::ContentDeleted);
             }
             if live.may_resume(clock::now()) {
@@ -213,7 +229,7 @@ impl Generation {
 
     fn cursor_fault(&self, form: StreamForm, offset: u64, head: &ResponseHead) -> Result<Option<GenerationReply>> {
         // Asked again: much may have happened while the answer was waited for.
-        if let Some(reply) = self.nothing_there(offset) {
+        if let Some(reply) = self.nothing_there(offset, Came::Before) {
             return Ok(Some(reply));
         }
         let log = self.log.borrow();
@@ -222,8 +238,8 @@ impl Generation {
             return Ok(Some(GenerationReply::InvalidCursor));
         }
         if matches!(form, StreamForm::Events { .. }) && is_stream(head) && offset > 0 {
-            let before = log.read_bytes(&self.store, offset.saturating_sub(4))?.unwrap_or_default();
-            let width = usize::try_from(offset.min(4)).unwrap_or_default();
+            let before = log.read_bytes(&self.store, offset.saturating_sub(BOUNDARY_BYTES))?.unwrap_or_default();
+            let width = usize::try_from(offset.min(BOUNDARY_BYTES)).unwrap_or_default();
             if !is_event_boundary(before.get(..width).unwrap_or(&before)) {
                 return Ok(Some(GenerationReply::InvalidCursor));
             }

@@ -71,8 +71,17 @@ impl Sdk {
     /// When the script fails.
     #[must_use]
     pub fn run(&self, base_url: &str, key: &str, model: &str) -> Value {
+        self.run_repeating(base_url, key, model, 0)
+    }
+
+    /// [`Sdk::run`] with so many repeats by the SDK itself of what it takes for passing.
+    ///
+    /// # Panics
+    /// When the script fails, or is not told of repeats.
+    #[must_use]
+    pub fn run_repeating(&self, base_url: &str, key: &str, model: &str, repeats: u32) -> Value {
         let mut command = Command::new(&self.program);
-        command.arg(&self.script).args([base_url, key, model]).current_dir(repository());
+        command.arg(&self.script).args([base_url, key, model, &repeats.to_string()]).current_dir(repository());
         let ran = command.output();
         let output = ran.unwrap_or_else(|error| panic!("{}: {error}", self.program.display()));
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -6,6 +6,7 @@ use holdfast_e2e::{
     Chat, Client, Options, Route, Tenant, World, assert_bytes, assert_completed, assert_estimated, now_ms,
     price_micros, unique,
 };
+use serde_json::Value;
 
 fn world(name: &str, route: Route) -> (World, Client) {
     world_with(Options::new(name), route)
@@ -168,6 +169,36 @@ fn a_driver_that_lost_its_generation_ends_its_clients_stream_in_band() {
     let settled = client.wait_until_settled(&id);
     assert_eq!(settled["lifecycle"], "failed", "{settled}");
     assert_eq!(world.simulator.log(&tag).len(), 1, "one call");
+    client.wait_until_nothing_is_held();
+}
+
+/// Its client has nothing yet, so it gets what every reader gets: the stored end, not an outage, which SDKs would repeat. After
+/// a cancel that would be a second call.
+#[test]
+fn a_driver_that_lost_its_generation_before_the_head_hands_on_the_stored_end() {
+    let options = Options::new("edge owner, fenced before the head").with_test_hooks();
+    let (world, client) = world_with(options, Route::new("quick").detach());
+    for (cancelled, status, code) in [(false, 502, "upstream_interrupted"), (true, 409, "generation_cancelled")] {
+        let (tag, key) = (unique("headless"), unique("key"));
+        let chat = Chat::stream("gen?tokens=5&headers_ms=30000").tag(&tag).idempotency_key(&key);
+        let mut exchange = client.open(&chat.header("x-holdfast-test-failpoint", "mute-edge-driver"));
+        world.simulator.only(&tag);
+        let id = client.id_by_idempotency_key(&key);
+        if cancelled {
+            client.cancel(&id).expect(202);
+        }
+        let (head, body) = (exchange.head(), exchange.finish().clean());
+        let error: Value = serde_json::from_slice(&body).expect("an envelope");
+        assert_eq!((head.status, &error["error"]["code"]), (status, &code.into()), "{error}");
+        assert_eq!(head.header("x-generation-id"), Some(id.as_str()));
+        assert_eq!(head.header("x-should-retry"), cancelled.then_some("false"), "{head:?}");
+        assert_eq!(head.header("retry-after"), None, "{head:?}");
+        let settled = client.wait_until_settled(&id);
+        assert_eq!(settled["lifecycle"], if cancelled { "cancelled" } else { "failed" }, "{settled}");
+        let stored = client.result(&id).expect(status);
+        assert_bytes!(stored.body, body, "the client got what is stored");
+        assert_eq!(world.simulator.log(&tag).len(), 1, "one call");
+    }
     client.wait_until_nothing_is_held();
 }
 

@@ -2,7 +2,8 @@
 //! see at the provider itself.
 
 use holdfast_e2e::sdk::Sdk;
-use holdfast_e2e::{Chat, Options, Route, Tenant, World, assert_completed, unique};
+use holdfast_e2e::wait::let_time_pass_until;
+use holdfast_e2e::{Chat, Client, Options, Route, Tenant, World, assert_completed, now_ms, unique};
 use serde_json::Value;
 
 fn world(name: &str) -> (World, Tenant) {
@@ -191,6 +192,49 @@ fn the_other_sdks_raise_when_the_provider_dies() {
     }
     let balance = world.client(&tenant).wait_until_nothing_is_held();
     assert!(balance.spent > 0, "{balance:?}");
+}
+
+/// What somebody cancels before its head is told by a 409, which these SDKs repeat by themselves, without a key. It is not
+/// run and paid a second time.
+#[test]
+fn no_sdk_repeats_what_was_cancelled() {
+    let (world, tenant) = world_of_all("no SDK repeats what was cancelled");
+    let client = world.client(&tenant);
+    let origin = format!("http://127.0.0.1:{}", client.port());
+    for sdk in [Some(Sdk::node()), Sdk::python(), Some(Sdk::responses()), Some(Sdk::anthropic())].into_iter().flatten()
+    {
+        let tag = unique("sdk-cancelled");
+        let model = format!("gen?tokens=3&headers_ms=30000&tag={tag}");
+        let base = if sdk.name == "anthropic" { origin.clone() } else { format!("{origin}/v1") };
+        let seen = std::thread::scope(|scope| {
+            let running = scope.spawn(|| sdk.run_repeating(&base, tenant.key(), &model, 2));
+            while !running.is_finished() {
+                if world.simulator.log(&tag).iter().any(|entry| entry.end() == "open") {
+                    cancel_what_waits(&client);
+                }
+                let_time_pass_until(now_ms() + 20);
+            }
+            running.join().expect("the SDK ends")
+        });
+        let ways = seen.as_object().expect("what its user saw, by way of asking");
+        for (way, outcome) in ways {
+            let error = &outcome["error"];
+            assert_eq!(error["status"], 409, "{} {way}: {seen}", sdk.name);
+            assert_eq!(error["code"], "generation_cancelled", "{} {way}: {seen}", sdk.name);
+        }
+        assert_eq!(world.simulator.log(&tag).len(), ways.len(), "{}: one call for each way of asking", sdk.name);
+    }
+    client.wait_until_nothing_is_held();
+}
+
+/// Cancels every generation that waits for its provider.
+fn cancel_what_waits(client: &Client) {
+    let open = client.get("/v1/generations?state=open").expect(200).json();
+    for id in open["data"].as_array().expect("a list").iter().filter_map(|row| row["id"].as_str()) {
+        if client.generation(id)["upstream"]["state"] == "submitted" {
+            client.cancel(id).expect(202);
+        }
+    }
 }
 
 /// Refused before anything is sent: each SDK raises what it raises for the provider's own error of that status.

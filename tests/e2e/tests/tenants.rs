@@ -45,6 +45,44 @@ fn an_operator_creates_lists_and_grants() {
         .assert_problem(400, "invalid_request");
 }
 
+/// A key that is made here is shown once, by the answer that makes it. Creating a tenant shows none, and may be repeated: it
+/// takes keys that were made elsewhere, and refuses any other before anything is created.
+#[test]
+fn a_tenant_is_not_created_with_keys_that_nobody_would_see() {
+    let (world, _) = world("unseen keys");
+    let operator = world.operator();
+    let create = |keys: Value| {
+        let body = json!({ "id": "later", "grant_micros": 500, "keys": keys, "config": { "concurrency": 3 } });
+        send(&operator, "POST", "/admin/tenants", &body)
+    };
+    let elsewhere = json!({ "digest": "ab".repeat(32), "label": "made elsewhere" });
+    for keys in [
+        json!([{}]),
+        json!([{ "role": "admin", "label": "nobody sees it" }]),
+        json!([{ "digest": null }]),
+        json!([elsewhere, { "role": "client" }]),
+        json!([elsewhere, { "digest": "AB".repeat(32) }]),
+        json!([{ "digest": "" }]),
+    ] {
+        let refused = create(keys.clone());
+        refused.assert_problem(400, "invalid_request");
+        assert_eq!(refused.json()["retryable"], false, "{keys}");
+        assert!(refused.json()["detail"].as_str().is_some_and(|detail| detail.contains("`digest`")), "{keys}");
+        operator.get("/admin/tenants/later").assert_problem(404, "unknown_tenant");
+        let listed = operator.get("/admin/tenants").expect(200).json();
+        assert_eq!(listed["data"].as_array().map(Vec::len), Some(1), "not in the directory either: {listed}");
+    }
+    for _ in 0..2 {
+        assert_eq!(create(json!([elsewhere])).expect(201).json()["granted_micros"], 500);
+        let keys = operator.get("/admin/tenants/later/keys").expect(200).json();
+        assert_eq!(keys["data"].as_array().map(Vec::len), Some(1), "entered once: {keys}");
+        assert_eq!(keys["data"][0]["label"], "made elsewhere", "{keys}");
+    }
+    let issued = send(&operator, "POST", "/admin/tenants/later/keys", &json!({})).expect(201).json();
+    let key = issued["key"].as_str().expect("shown once");
+    assert_eq!(world.client_with_key(key).get("/v1/balance").status, 200, "that is where keys are made");
+}
+
 /// What somebody calls a key or a grant is stored and shown: a megabyte of it, or what acts on a terminal, is refused.
 #[test]
 fn names_are_bounded() {

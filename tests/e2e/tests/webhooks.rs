@@ -39,7 +39,8 @@ fn millis(timestamp: &Value) -> String {
     timestamp.as_str().expect("a timestamp").to_owned()
 }
 
-/// Issue 4: finished, failed, cancelled and expired generations are told, signed, with the numbers of the API.
+/// Finished, cancelled and failed generations are told, signed, with the numbers of the API. Those whose outcome stays open
+/// are told in `webhooks_of_open_outcomes.rs`.
 #[test]
 fn ends_are_told_and_signed() {
     let (world, client) = world("ends are told");
