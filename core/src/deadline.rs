@@ -22,6 +22,10 @@ pub enum DeadlineName {
     Grace,
     /// An attempt of unknown outcome is resolved.
     Reconcile,
+    /// The provider must have named the operation that is to be stopped.
+    Name,
+    /// A request to cancel that was lost is sent again.
+    Cancel,
     /// A posting is delivered again.
     Outbox,
     /// Stored content is deleted.

@@ -206,6 +206,12 @@ impl Reservation {
             }
             return next.abort(cause, now, "wake");
         }
+        if self.attempt.name_by.is_some_and(|at| at <= now) {
+            return self.stop_unnamed(drives_here, now);
+        }
+        if let Some(asked) = self.ask_again(drives_here, now) {
+            return asked;
+        }
         if drives_here && self.lease_is_short(log, heartbeat_ms, now) {
             return self.renewed(now, Reply::Done);
         }

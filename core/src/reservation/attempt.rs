@@ -72,6 +72,23 @@ pub enum AbortCause {
     TotalTimeout,
     /// Its last reader left, and the tenant has as many generations without a reader as it may have.
     DetachedMax,
+    /// The answer was larger than allowed, and goes on at the provider.
+    TooLarge,
+}
+
+impl AbortCause {
+    /// The name in the history.
+    pub(super) const fn outcome(self) -> &'static str {
+        match self {
+            Self::Request => "abort_request",
+            Self::Disconnect => "abort_disconnect",
+            Self::FirstByteTimeout => "abort_first_byte_timeout",
+            Self::IdleTimeout => "abort_idle_timeout",
+            Self::TotalTimeout => "abort_total_timeout",
+            Self::DetachedMax => "abort_detached_max",
+            Self::TooLarge => "abort_too_large",
+        }
+    }
 }
 
 /// What is known with authority of what the attempt came to: of each part the strongest that was said.
@@ -146,6 +163,9 @@ pub struct Attempt {
     /// How its stream was taken up again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumption: Option<Resumption>,
+    /// It is to be stopped and has no name yet: its driver reads on until the provider names it, until then at the latest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name_by: Option<UnixMillis>,
 }
 
 impl Attempt {
@@ -169,6 +189,7 @@ impl Attempt {
             conflict: false,
             accounted: None,
             resumption: None,
+            name_by: None,
         }
     }
 
@@ -243,6 +264,7 @@ mod tests {
             conflict: false,
             accounted: None,
             resumption: None,
+            name_by: None,
         };
         assert_eq!([1, 2, 3, 4].map(|epoch| attempt.had_epoch(epoch)), [false, true, true, false]);
         attempt.lease.epoch = 4;

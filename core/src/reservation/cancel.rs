@@ -3,21 +3,27 @@
 //! | state | means |
 //! |---|---|
 //! | requested | somebody asked, or the policy decided; recorded before anything is done |
-//! | sent | the socket is closed, or the provider was asked to cancel its operation |
+//! | sent | the socket is closed, or the provider was asked to cancel its operation; where that was lost it is asked again |
 //! | confirmed | the provider confirmed, or the only lever there is was pulled: closed as cancelled |
 //! | completion won | the work had completed: settled as a completion |
 //! | unknown | neither came to light: bounded, by the rules of [`crate::reconcile`] |
+//!
+//! Work that outlives its socket can be asked about by its name alone, and the socket brings the name. What is stopped
+//! before it has one is therefore read on until it is named, and stopped then: see [`Levers::await_name`].
 
 use super::command::{Command, Effect, Reply, Transition};
-use super::resolve::EVIDENCE_RETRY_MS;
-use super::{AbortCause, Attempt, Lifecycle, LogFacts, Report, Reservation, Signal, Subject, UpstreamState};
+use super::resolve::{EVIDENCE_RETRY_MS, LOOK_UP_PATIENCE_MS};
+use super::{AbortCause, Lifecycle, LogFacts, Report, Reservation, Signal, Subject, UpstreamState};
 use crate::capability::Capabilities;
 use crate::finding::Source;
-use crate::reconcile::Outcome;
+use crate::reconcile::{Outcome, backoff_ms};
 use crate::refusal::Refusal;
 use crate::time::UnixMillis;
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
+
+/// How long a stop waits for the name of what it stops, where the time for its first byte is not longer.
+pub const NAME_PATIENCE_MS: u64 = 10_000;
 
 /// A recorded request to cancel. The first one stands; a repeated one gets the same answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -83,15 +89,32 @@ pub struct CancelRequest {
     pub sent_at: UnixMillis,
     /// What the provider said.
     pub answer: Option<CancelAnswer>,
+    /// How often it was sent.
+    #[serde(default)]
+    pub times: u32,
+    /// When it is sent again, after an answer that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again_at: Option<UnixMillis>,
 }
 
-/// What can stop an attempt in its phase.
+impl CancelRequest {
+    /// When it is sent again; `None` where the provider has said something. One of which nothing was heard was lost with
+    /// whoever sent it.
+    #[must_use]
+    pub fn due_at(&self) -> Option<UnixMillis> {
+        match self.answer {
+            None => Some(self.sent_at.plus(LOOK_UP_PATIENCE_MS)),
+            Some(CancelAnswer::Failed { .. }) => Some(self.again_at.unwrap_or(self.sent_at)),
+            Some(_) => None,
+        }
+    }
+}
+
+/// What a stop does to an attempt in its phase, beside telling its driver. What was never sent never will be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Levers {
-    /// Nothing was sent: it never will be.
-    pub withhold: bool,
-    /// The socket can be closed.
-    pub close_socket: bool,
+    /// Its driver reads on until it has a name: closing the socket would not stop it, and nobody could ask about it.
+    pub await_name: bool,
     /// The provider can be asked.
     pub ask_provider: bool,
 }
@@ -99,26 +122,11 @@ pub struct Levers {
 /// Cancellation by operation phase and by what the provider can do (seed 1; design 6).
 #[must_use]
 pub const fn levers(phase: UpstreamState, capabilities: Capabilities, operation_known: bool) -> Levers {
-    let ask = capabilities.practice().requests_cancel() && operation_known;
-    match phase {
-        UpstreamState::Prepared => Levers { withhold: true, close_socket: false, ask_provider: false },
-        UpstreamState::Submitted | UpstreamState::Processing => {
-            Levers { withhold: false, close_socket: true, ask_provider: ask }
-        }
-        UpstreamState::Unknown => Levers { withhold: false, close_socket: false, ask_provider: ask },
-        UpstreamState::Completed | UpstreamState::Incomplete | UpstreamState::Failed | UpstreamState::Cancelled => {
-            Levers { withhold: false, close_socket: false, ask_provider: false }
-        }
-    }
-}
-
-impl Attempt {
-    /// Whether the provider has not been asked yet, or its answer left the question open.
-    const fn cancel_is_unanswered(&self) -> bool {
-        match self.cancel {
-            None => true,
-            Some(request) => matches!(request.answer, Some(CancelAnswer::Failed { .. })),
-        }
+    let driven = matches!(phase, UpstreamState::Submitted | UpstreamState::Processing);
+    let open = driven || matches!(phase, UpstreamState::Unknown);
+    Levers {
+        await_name: driven && !operation_known && capabilities.outlives_socket(),
+        ask_provider: open && operation_known && capabilities.practice().requests_cancel(),
     }
 }
 
@@ -141,31 +149,52 @@ impl Reservation {
         transition
     }
 
-    /// Tells the driver to stop, and the provider where it can be told. The first cause stands.
+    /// Tells the driver to stop, and the provider where it can be told: at once, or as soon as the work has a name. The
+    /// first cause stands.
     pub(super) fn abort(&self, cause: AbortCause, now: UnixMillis, command: &str) -> Transition {
         let mut next = self.clone();
         next.attempt.abort = Some(cause);
+        next.attempt.name_by = self.levers().await_name.then(|| self.name_deadline(now));
         if matches!(cause, AbortCause::Request | AbortCause::Disconnect | AbortCause::DetachedMax) {
             next.lifecycle = Lifecycle::CancellationRequested;
         }
         let epoch = self.attempt.epoch();
-        let outcome = match cause {
-            AbortCause::Request => "abort_request",
-            AbortCause::Disconnect => "abort_disconnect",
-            AbortCause::FirstByteTimeout => "abort_first_byte_timeout",
-            AbortCause::IdleTimeout => "abort_idle_timeout",
-            AbortCause::TotalTimeout => "abort_total_timeout",
-            AbortCause::DetachedMax => "abort_detached_max",
-        };
+        if next.attempt.name_by.is_some() {
+            let transition = next.changed(Reply::Done).with_history(now, command, cause.outcome(), epoch);
+            return transition.with_history(now, command, "awaits_name", epoch);
+        }
         let request = next.request_cancel(now);
         let extension = next.hurry_extension(now);
         let evidence = self.may_resume(now).then(|| next.stop_resuming(now)).flatten();
-        let mut transition = next.changed(Reply::Stop).with_history(now, command, outcome, epoch);
+        let mut transition = next.changed(Reply::Stop).with_history(now, command, cause.outcome(), epoch);
         transition.effects.push(Effect::AbortUpstream { epoch });
         transition.effects.extend(extension);
         transition.effects.extend(request);
         transition.effects.extend(evidence);
         transition
+    }
+
+    fn levers(&self) -> Levers {
+        levers(self.attempt.upstream, self.terms.capabilities, self.attempt.operation_id.is_some())
+    }
+
+    /// Until when a stop of now waits for the name: as long as for the first byte, and a little in any case.
+    fn name_deadline(&self, now: UnixMillis) -> UnixMillis {
+        let sent_at = self.attempt.submitted_at.unwrap_or(now);
+        let first_byte_ms = self.terms.first_byte_ms.min(self.terms.total_ms);
+        sent_at.plus(first_byte_ms).max(now.plus(NAME_PATIENCE_MS))
+    }
+
+    /// The name did not come: the driver is told to stop all the same. `renews`: it lives here.
+    pub(super) fn stop_unnamed(&self, renews: bool, now: UnixMillis) -> Transition {
+        let mut next = self.clone();
+        next.attempt.name_by = None;
+        if renews {
+            next.attempt.lease = next.attempt.lease.renewed(now);
+        }
+        let epoch = self.attempt.epoch();
+        let transition = next.changed(Reply::Stop).with_history(now, "wake", "name_not_told", epoch);
+        transition.with_effect(Effect::AbortUpstream { epoch })
     }
 
     /// Between two tries to take the stream up nothing runs either: the search for the outcome begins at once.
@@ -183,16 +212,34 @@ impl Reservation {
         Some(effect)
     }
 
-    /// Asks the provider to cancel what we want stopped, where it can be asked and has not answered.
+    /// Asks the provider to cancel what we want stopped, where it can be asked, and was not, or not in vain.
     pub(super) fn request_cancel(&mut self, now: UnixMillis) -> Option<Effect> {
         self.attempt.abort?;
-        let operation_id = self.attempt.operation_id.clone();
-        let levers = levers(self.attempt.upstream, self.terms.capabilities, operation_id.is_some());
-        if !levers.ask_provider || !self.attempt.cancel_is_unanswered() {
+        let before = self.attempt.cancel;
+        let due = before.is_none_or(|request| request.due_at().is_some_and(|at| at <= now));
+        if !due || !self.levers().ask_provider {
             return None;
         }
-        self.attempt.cancel = Some(CancelRequest { sent_at: now, answer: None });
-        operation_id.map(|operation_id| Effect::RequestCancel { epoch: self.attempt.epoch(), operation_id })
+        let times = before.map_or(0, |request| request.times).saturating_add(1);
+        self.attempt.cancel = Some(CancelRequest { sent_at: now, answer: None, times, again_at: None });
+        let operation_id = self.attempt.operation_id.clone()?;
+        Some(Effect::RequestCancel { epoch: self.attempt.epoch(), operation_id })
+    }
+
+    /// When the provider is asked again, while the work is open.
+    pub(super) fn cancel_due_at(&self) -> Option<UnixMillis> {
+        self.attempt.cancel.filter(|_| self.levers().ask_provider)?.due_at()
+    }
+
+    /// The provider is asked again, if it is time. `renews`: a driver lives here.
+    pub(super) fn ask_again(&self, renews: bool, now: UnixMillis) -> Option<Transition> {
+        self.cancel_due_at().filter(|at| *at <= now)?;
+        let mut next = self.clone();
+        if renews {
+            next.attempt.lease = next.attempt.lease.renewed(now);
+        }
+        let request = next.request_cancel(now)?;
+        Some(next.changed(Reply::Done).with_effect(request))
     }
 
     /// The provider's answer. Only one that confirms ends anything; every other leaves the outcome open. It is about the
@@ -213,8 +260,14 @@ impl Reservation {
         if request.answer == Some(answer) {
             return Ok(Transition::unchanged(Reply::Done));
         }
+        let again_at = match answer {
+            CancelAnswer::Failed { retry_after_ms } => {
+                Some(now.plus(backoff_ms(request.times.saturating_sub(1), retry_after_ms, self.jitter())))
+            }
+            _ => None,
+        };
         let mut next = self.clone();
-        next.attempt.cancel = Some(CancelRequest { answer: Some(answer), ..request });
+        next.attempt.cancel = Some(CancelRequest { answer: Some(answer), again_at, ..request });
         if let CancelAnswer::Confirmed { usage } = answer {
             return Ok(next.cancel_confirmed(epoch, usage, log, now));
         }
@@ -283,22 +336,27 @@ mod tests {
     fn levers_by_phase() {
         let able = Capabilities { cancel: true, ..Capabilities::default() };
         let unable = Capabilities::default();
+        let resumable = Capabilities { resume: true, ..Capabilities::default() };
         for (phase, capabilities, known, expected) in [
-            (UpstreamState::Prepared, able, true, (true, false, false)),
-            (UpstreamState::Submitted, able, false, (false, true, false)),
-            (UpstreamState::Submitted, able, true, (false, true, true)),
-            (UpstreamState::Processing, able, true, (false, true, true)),
-            (UpstreamState::Processing, unable, true, (false, true, false)),
-            (UpstreamState::Unknown, able, true, (false, false, true)),
-            (UpstreamState::Unknown, able, false, (false, false, false)),
-            (UpstreamState::Unknown, unable, true, (false, false, false)),
-            (UpstreamState::Completed, able, true, (false, false, false)),
-            (UpstreamState::Incomplete, able, true, (false, false, false)),
-            (UpstreamState::Failed, able, true, (false, false, false)),
-            (UpstreamState::Cancelled, able, true, (false, false, false)),
+            (UpstreamState::Prepared, able, true, (false, false)),
+            (UpstreamState::Prepared, able, false, (false, false)),
+            (UpstreamState::Submitted, able, false, (true, false)),
+            (UpstreamState::Submitted, unable, false, (false, false)),
+            (UpstreamState::Submitted, resumable, false, (true, false)),
+            (UpstreamState::Submitted, able, true, (false, true)),
+            (UpstreamState::Processing, able, false, (true, false)),
+            (UpstreamState::Processing, able, true, (false, true)),
+            (UpstreamState::Processing, unable, true, (false, false)),
+            (UpstreamState::Unknown, able, true, (false, true)),
+            (UpstreamState::Unknown, able, false, (false, false)),
+            (UpstreamState::Unknown, unable, true, (false, false)),
+            (UpstreamState::Completed, able, true, (false, false)),
+            (UpstreamState::Incomplete, able, true, (false, false)),
+            (UpstreamState::Failed, able, true, (false, false)),
+            (UpstreamState::Cancelled, able, true, (false, false)),
         ] {
-            let Levers { withhold, close_socket, ask_provider } = levers(phase, capabilities, known);
-            assert_eq!((withhold, close_socket, ask_provider), expected, "{phase:?} {capabilities:?} {known}");
+            let Levers { await_name, ask_provider } = levers(phase, capabilities, known);
+            assert_eq!((await_name, ask_provider), expected, "{phase:?} {capabilities:?} {known}");
         }
     }
 }

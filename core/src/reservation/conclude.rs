@@ -254,6 +254,10 @@ impl Reservation {
             Outcome::Failed => {
                 verdict(L::Failed, U::Failed, R::OperationFailed, usage.is_some() || end.content_bytes > 0)
             }
+            // It was stopped because there was too much of it.
+            Outcome::Cancelled if self.attempt.abort == Some(AbortCause::TooLarge) => {
+                verdict(L::Failed, U::Cancelled, R::OutputTooLarge, true)
+            }
             Outcome::Cancelled => verdict(L::Cancelled, U::Cancelled, R::CancelConfirmed, true),
         }
     }
@@ -269,6 +273,7 @@ impl Reservation {
             Some(AbortCause::Request) => verdict(L::Cancelled, U::Cancelled, R::CancelledByRequest, charge),
             Some(AbortCause::Disconnect) => verdict(L::Cancelled, U::Cancelled, R::CancelledOnDisconnect, charge),
             Some(AbortCause::DetachedMax) => verdict(L::Cancelled, U::Cancelled, R::DetachedExceeded, charge),
+            Some(AbortCause::TooLarge) => verdict(L::Failed, U::Incomplete, R::OutputTooLarge, charge),
             _ if charge => verdict(L::Failed, U::Unknown, R::DriverLost, true),
             _ => verdict(L::Failed, U::Prepared, R::NeverSubmitted, false),
         }
@@ -295,6 +300,7 @@ impl Reservation {
             Some(AbortCause::FirstByteTimeout) => verdict(L::Failed, U::Incomplete, R::FirstByteTimeout, charge),
             Some(AbortCause::IdleTimeout) => verdict(L::Failed, U::Incomplete, R::IdleTimeout, charge),
             Some(AbortCause::TotalTimeout) => verdict(L::Failed, U::Incomplete, R::TotalTimeout, charge),
+            Some(AbortCause::TooLarge) => verdict(L::Failed, U::Incomplete, R::OutputTooLarge, charge),
             Some(AbortCause::Request) | None => verdict(L::Cancelled, U::Cancelled, R::CancelledByRequest, charge),
         }
     }
@@ -360,7 +366,11 @@ impl Reservation {
         if whole || provider_answered {
             return (stored.or_else(|| end.head.clone()), Vec::new());
         }
-        let (status, code, message) = error_of(verdict.ended.reason);
+        // Whatever it came to: readers have as much as is allowed, and hear that there was more.
+        let reported = end.source == SourceEnd::TooLarge && self.attempt.reported.is_some();
+        let too_large = reported || self.attempt.abort == Some(AbortCause::TooLarge);
+        let (status, code, message) =
+            error_of(if too_large { ReasonCode::OutputTooLarge } else { verdict.ended.reason });
         if stored.is_some() {
             let reported = end.source == SourceEnd::Body(EndClass::InBandError) && !end.cut_inside_event;
             let mut terminal = Vec::new();

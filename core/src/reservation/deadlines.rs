@@ -66,11 +66,15 @@ impl Reservation {
             return deliveries.and_maybe(DeadlineName::Retention, kept_until).and_maybe(DeadlineName::Reconcile, watch);
         }
         if let Some(search) = self.reconciliation {
-            return deliveries.and(DeadlineName::Reconcile, search.next_at);
+            return deliveries
+                .and(DeadlineName::Reconcile, search.next_at)
+                .and_maybe(DeadlineName::Cancel, self.cancel_due_at());
         }
         let earliest = deliveries
             .and(DeadlineName::Lease, self.lease_expires_at(log))
-            .and(DeadlineName::Heartbeat, now.plus(heartbeat_ms));
+            .and(DeadlineName::Heartbeat, now.plus(heartbeat_ms))
+            .and_maybe(DeadlineName::Name, self.attempt.name_by)
+            .and_maybe(DeadlineName::Cancel, self.cancel_due_at());
         // Silence that is over its time and stopped nobody: nobody listens, and the lease tells.
         let heard = self.silence_deadline(log).is_some_and(|(_, at)| at > now);
         let stop = self.stop_deadlines(log, heard);

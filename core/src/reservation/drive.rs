@@ -123,15 +123,21 @@ impl Reservation {
         }
         let mut next = self.clone();
         next.attempt.operation_id = Some(operation_id.into());
-        // Somebody wanted it stopped before it had a name.
+        // Somebody wanted it stopped before it had a name: it is stopped now, and asked for by its name.
+        next.attempt.name_by = None;
         let request = next.request_cancel(now);
-        let mut transition = next.changed(self.go_on());
+        let reply = next.go_on();
+        let mut transition = next.changed(reply);
+        if self.attempt.name_by.is_some() {
+            transition.effects.push(Effect::AbortUpstream { epoch });
+        }
         transition.effects.extend(request);
         Ok(transition)
     }
 
-    fn go_on(&self) -> Reply {
-        if self.attempt.abort.is_some() { Reply::Stop } else { Reply::Continue }
+    /// A driver that is to bring the name first goes on: a stop waits for it.
+    const fn go_on(&self) -> Reply {
+        if self.attempt.abort.is_some() && self.attempt.name_by.is_none() { Reply::Stop } else { Reply::Continue }
     }
 
     /// A stored batch renews the lease by its own row. An empty append renews it only when it would lapse before the
@@ -207,6 +213,7 @@ impl Reservation {
         next.settlement = settlement;
         next.learn(end, now);
         next.attempt.upstream = upstream;
+        next.attempt.name_by = None;
         next.account(accounted, reason);
         next.reason = Some(reason);
         next.usage = usage;

@@ -7,7 +7,10 @@ use super::command::{Effect, Reply, Transition};
 use super::conclude::{SourceEnd, UpstreamEnd, Verdict, verdict};
 use super::record::Basis;
 use super::resume::Planned;
-use super::{ConnectionState, Lifecycle, LogFacts, Reconciliation, Reservation, ResolvedAs, Settlement, UpstreamState};
+use super::{
+    AbortCause, ConnectionState, Lifecycle, LogFacts, Reconciliation, Reservation, ResolvedAs, Settlement,
+    UpstreamState,
+};
 use crate::finding::{Finding, Source};
 use crate::ledger::ReasonCode;
 use crate::meter::EndClass;
@@ -45,8 +48,12 @@ impl Reservation {
     pub(super) fn interrupted(&self, end: &UpstreamEnd, log: &LogFacts, now: UnixMillis) -> Transition {
         let mut next = self.clone();
         next.learn(end, now);
-        if end.source == SourceEnd::TooLarge {
-            next.give_up(now);
+        // Its socket is closed, and that stops nothing: the provider is asked, where it can be.
+        if end.source == SourceEnd::TooLarge && self.attempt.abort.is_none() {
+            next.attempt.abort = Some(AbortCause::TooLarge);
+            let epoch = self.attempt.epoch();
+            let transition = next.search(log, now, "end", "outcome_open");
+            return transition.with_history(now, "end", AbortCause::TooLarge.outcome(), epoch);
         }
         next.search(log, now, "end", "outcome_open")
     }
@@ -59,6 +66,7 @@ impl Reservation {
             self.attempt.upstream = UpstreamState::Unknown;
         }
         self.attempt.lease = self.attempt.lease.taken_over(now);
+        self.attempt.name_by = None;
         let observation_ms = if submitted { self.terms.observation_ms } else { 0 };
         let due = observation_ms == 0 || self.attempt.reported.is_some();
         let looks_up = self.terms.capabilities.practice().looks_up() && self.attempt.operation_id.is_some();
@@ -91,7 +99,7 @@ impl Reservation {
     /// Should that fail, it is due again a little later.
     pub(super) fn wake_search(&self, search: Reconciliation, log: &LogFacts, now: UnixMillis) -> Transition {
         if search.next_at > now {
-            return Transition::unchanged(Reply::Done);
+            return self.ask_again(false, now).unwrap_or(Transition::unchanged(Reply::Done));
         }
         let mut next = self.clone();
         if self.may_resume(now) {

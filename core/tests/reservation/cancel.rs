@@ -6,7 +6,7 @@ use holdfast_core::capability::Capabilities;
 use holdfast_core::ledger::ReasonCode;
 use holdfast_core::policy::Terms;
 use holdfast_core::reconcile::Outcome;
-use holdfast_core::reservation::{CancelAnswer, CancelOutcome, CancelRequest, Command, Effect, Report, SourceEnd};
+use holdfast_core::reservation::{CancelAnswer, CancelOutcome, CancelRequest, Command, Report, SourceEnd};
 
 const NONE: Capabilities = Capabilities { cancel: false, ..CANCEL };
 const REQUESTED: &str = "requested>cancellation_requested";
@@ -35,6 +35,8 @@ fn what_a_cancel_does_by_phase_and_capability() {
         let terms = Terms { observation_ms: 60_000, ..with(capabilities) };
         let ask = if asks { "+ask_cancel" } else { "" };
         let stop = format!("{REQUESTED}+abort");
+        // Where it outlives its socket its driver brings the name first.
+        let waits = if capabilities == NONE { stop.clone() } else { REQUESTED.to_string() };
         let mut unnamed = World::submitted(&terms);
         let named = |mut world: World| {
             world.take(&identify(1)).unwrap();
@@ -42,7 +44,8 @@ fn what_a_cancel_does_by_phase_and_capability() {
         };
         for (phase, world, expected) in [
             ("prepared", World::prepared(&terms), stop.clone()),
-            ("submitted, no name", World::submitted(&terms), stop.clone()),
+            ("submitted, no name", World::submitted(&terms), waits.clone()),
+            ("processing, no name", World::processing(&terms), waits.clone()),
             ("submitted", named(World::submitted(&terms)), format!("{stop}{ask}")),
             ("processing", World::identified(&terms), format!("{stop}{ask}")),
             ("searched", World::searching(&terms), format!("{stop}{ask}")),
@@ -54,9 +57,10 @@ fn what_a_cancel_does_by_phase_and_capability() {
             assert_eq!(world.say(&Command::Cancel), "requested=", "the first one stands");
             assert_eq!(world.live().cancellation.unwrap().outcome, None, "requested is not confirmed");
         }
-        // A name that comes later: the request follows it, once.
+        // A name that comes later: the stop and the request follow it, once.
         unnamed.take(&Command::Cancel).unwrap();
-        assert_eq!(unnamed.say(&identify(1)), format!("stop{ask}"), "{capabilities:?}");
+        let abort = if capabilities == NONE { "" } else { "+abort" };
+        assert_eq!(unnamed.say(&identify(1)), format!("stop{abort}{ask}"), "{capabilities:?}");
         assert_eq!(unnamed.say(&identify(1)), "stop=");
         // A name that comes with the end.
         let mut at_the_end = World::submitted(&terms);
@@ -132,7 +136,10 @@ fn every_answer_of_the_provider() {
         let mut world = asked(CANCEL_AND_STATUS);
         assert_eq!(world.say(&answered(2, answer)), said, "{answer:?}");
         assert_eq!(world.outcomes().last(), Some(&word));
-        assert_eq!(world.live().attempt.cancel, Some(CancelRequest { sent_at: START, answer: Some(answer) }));
+        let request = world.live().attempt.cancel.unwrap();
+        assert_eq!((request.sent_at, request.answer, request.times), (START, Some(answer), 1));
+        let failed = matches!(answer, A::Failed { .. });
+        assert_eq!((request.again_at.is_some(), request.due_at().is_some()), (failed, failed), "{answer:?}");
         assert_eq!(world.say(&answered(2, answer)), "done=", "the same answer again: {answer:?}");
         world.take(&reconcile(2, ended(SourceEnd::Lost))).unwrap();
         assert_eq!(world.states(), after, "{answer:?}");
@@ -143,29 +150,207 @@ fn every_answer_of_the_provider() {
     assert_eq!((world.books(), world.live().reason), (vec![("settle", 14)], Some(ReasonCode::CancelConfirmed)));
 }
 
-/// A request that failed is made again when the search wakes; one that was answered, or waits for its answer, is not.
+/// A request that failed is made again after a pause, one of which nothing was heard once its time is over: long before
+/// the deadline of the search, also where nothing else can be asked. One that was answered is not.
 #[test]
-fn a_failed_request_is_made_again() {
-    for (answer, again) in [
-        (Some(CancelAnswer::Failed { retry_after_ms: None }), true),
-        (Some(CancelAnswer::Accepted), false),
-        (Some(CancelAnswer::Refused), false),
-        (Some(CancelAnswer::TooLate), false),
-        (None, false),
+fn a_lost_request_is_made_again() {
+    for (answer, least, most) in [
+        (Some(CancelAnswer::Failed { retry_after_ms: None }), 1_100, 1_350),
+        (Some(CancelAnswer::Failed { retry_after_ms: Some(7_000) }), 7_100, 8_850),
+        (None, 15_000, 15_000),
+        (Some(CancelAnswer::Accepted), 60_100, 60_100),
+        (Some(CancelAnswer::Refused), 60_100, 60_100),
+        (Some(CancelAnswer::TooLate), 100, 1_100),
     ] {
         let mut world = asked(CANCEL);
         if let Some(answer) = answer {
             world.take(&answered(2, answer)).unwrap();
         }
-        world.now = world.next_wake().unwrap();
-        let transition = world.take(&wake(false)).unwrap();
-        let request = Effect::RequestCancel { epoch: 2, operation_id: OPERATION.into() };
-        assert_eq!(transition.effects.contains(&request), again, "{answer:?}");
-        if again {
-            let sent_at = world.now;
-            assert_eq!(world.live().attempt.cancel, Some(CancelRequest { sent_at, answer: None }), "a new question");
+        let again = world.live().attempt.cancel.unwrap().due_at().is_some();
+        assert_eq!(again, most < 60_000 && least > 1_000, "{answer:?}");
+        let at = world.next_wake_ms().unwrap();
+        assert!((least..=most).contains(&at), "{answer:?}: {at}");
+        if !again {
+            world.at(60_000);
+            assert!(!world.say(&wake(false)).contains("+ask_cancel"), "{answer:?}");
+            continue;
         }
+        assert_eq!(world.at(at - 1).say(&wake(false)), "done=", "{answer:?}: not before its time");
+        assert_eq!(world.at(at).say(&wake(false)), "done+ask_cancel", "{answer:?}: nothing else is due");
+        let sent_at = world.now;
+        let asked = CancelRequest { sent_at, answer: None, times: 2, again_at: None };
+        assert_eq!(world.live().attempt.cancel, Some(asked), "a new question");
+        assert_eq!(world.say(&wake(false)), "done=", "asked once");
     }
+}
+
+/// The pauses grow, and the deadline ends them.
+#[test]
+fn a_request_is_made_again_within_limits() {
+    let mut world = asked(CANCEL);
+    let mut pauses = Vec::new();
+    for _ in 0..4 {
+        world.take(&answered(2, CancelAnswer::Failed { retry_after_ms: None })).unwrap();
+        let at = world.next_wake().unwrap();
+        pauses.push(at.since(world.now));
+        world.now = at;
+        assert_eq!(world.say(&wake(false)), "done+ask_cancel");
+    }
+    for (pause, base) in pauses.iter().zip([1_000, 2_000, 4_000, 8_000]) {
+        assert!((base..base * 5 / 4).contains(pause), "{pauses:?}");
+    }
+    world.at(60_100).take(&reconcile(2, ended(SourceEnd::Lost))).unwrap();
+    assert_eq!(world.states(), ("expired", "unknown", "expired"));
+    assert!(!world.at(90_000).say(&wake(false)).contains("+ask_cancel"), "after the end nobody is asked");
+}
+
+/// The server died after the intent was stored and before the driver's end was: nobody knows whether the provider was
+/// asked, so it is asked again; by the object that comes next, or by the one that takes over.
+#[test]
+fn a_request_that_died_with_its_sender_is_made_again() {
+    let terms = |lease_ms| Terms { lease_ms, total_ms: 600_000, observation_ms: 60_000, ..with(CANCEL) };
+    let mut world = World::identified(&terms(90_000));
+    world.take(&Command::Cancel).unwrap();
+    assert_eq!(world.at(14_999).say(&wake(false)), "done=");
+    assert_eq!(world.next_wake_ms(), Some(15_000));
+    assert_eq!(world.at(15_000).say(&wake(false)), "done+ask_cancel");
+    let mut taken_over = World::identified(&terms(20_000));
+    taken_over.take(&Command::Cancel).unwrap();
+    assert_eq!(taken_over.at(20_000).say(&wake(false)), "done+ask_cancel");
+    let mut early = World::identified(&terms(9_000));
+    early.take(&Command::Cancel).unwrap();
+    assert_eq!(early.at(9_000).say(&wake(false)), "done", "an answer may be on its way");
+    assert_eq!(early.next_wake_ms(), Some(15_000));
+}
+
+/// A state that an earlier version stored knows no times: it is asked again as well.
+#[test]
+fn a_request_of_an_earlier_version_is_made_again() {
+    let stored = r#"{"sent_at":1000,"answer":null}"#;
+    let request: CancelRequest = serde_json::from_str(stored).unwrap();
+    assert_eq!(request.due_at().map(|at| at.0), Some(16_000));
+    let failed = r#"{"sent_at":1000,"answer":{"answer":"failed","retry_after_ms":null}}"#;
+    let request: CancelRequest = serde_json::from_str(failed).unwrap();
+    assert_eq!((request.due_at().map(|at| at.0), request.times), (Some(1_000), 0));
+}
+
+/// What is stopped before it has a name is read on until it is named (finding: its socket was closed, and with it went the
+/// only handle). Each way to stop it, and who is told what meanwhile.
+#[test]
+fn a_stop_waits_for_the_name() {
+    let able = |terms: Terms| Terms { capabilities: CANCEL_AND_STATUS, observation_ms: 60_000, ..terms };
+    let mut left = World::submitted(&able(cancels(0)));
+    assert_eq!(left.say(&readers(0)), "done>cancellation_requested");
+    let mut late = World::submitted(&able(terms()));
+    assert_eq!(late.at(2_000).say(&wake(true)), "done");
+    let mut asked = World::submitted(&able(terms()));
+    assert_eq!(asked.say(&Command::Cancel), REQUESTED);
+    for (world, sent_at) in [(&mut left, 0), (&mut late, 2_000), (&mut asked, 0)] {
+        assert_eq!(world.outcomes().last(), Some(&"awaits_name"));
+        assert_eq!(world.say(&Command::Append { epoch: 1, bytes: 0 }), "continue=", "the driver reads on");
+        assert_eq!(world.say(&respond(1)), "continue");
+        assert_eq!(world.at(sent_at + 100).say(&identify(1)), "stop+abort+ask_cancel");
+        assert_eq!(world.say(&Command::Append { epoch: 1, bytes: 10 }), "stop=");
+        world.take(&end(1, ended(SourceEnd::Aborted))).unwrap();
+        world.take(&answered(1, CancelAnswer::Confirmed { usage: Some(usage(10, 2)) })).unwrap();
+        world.take(&reconcile(2, ended(SourceEnd::Lost))).unwrap();
+        assert_eq!((world.states().0, world.books()), ("cancelled", vec![("settle", 14)]));
+    }
+}
+
+/// No name is waited for without end: as long as for the first byte, and ten seconds in any case.
+#[test]
+fn a_name_that_does_not_come_is_not_waited_for() {
+    for (first_byte_ms, at, by) in [(2_000, 500, 10_500), (30_000, 500, 30_000), (90_000, 500, 60_000)] {
+        let terms = Terms { first_byte_ms, total_ms: 60_000, lease_ms: 200_000, ..with(CANCEL_AND_STATUS) };
+        let mut world = World::submitted(&Terms { observation_ms: 60_000, ..terms });
+        world.at(at).take(&Command::Cancel).unwrap();
+        assert_eq!(world.at(by - 1).say(&wake(true)), "done=", "{first_byte_ms}");
+        assert_eq!(world.next_wake_ms(), Some(by));
+        assert_eq!(world.at(by).say(&wake(true)), "stop+abort", "{first_byte_ms}");
+        assert_eq!(world.outcomes().last(), Some(&"name_not_told"));
+        assert_eq!(world.say(&wake(true)), "done=");
+        assert_eq!(world.say(&end(1, ended(SourceEnd::Aborted))), "done");
+        assert_eq!(world.live().cancellation.unwrap().outcome, None, "the outcome is open");
+    }
+    // The time limits wait no longer.
+    let mut silent = World::submitted(&Terms { lease_ms: 90_000, observation_ms: 60_000, ..with(CANCEL_AND_STATUS) });
+    assert_eq!(silent.at(2_000).say(&wake(true)), "done");
+    assert_eq!(silent.at(12_000).say(&wake(true)), "stop+abort");
+}
+
+/// Whatever ends the wait: the driver's own end, with the name or without; its loss; a driver at the edge, which hears it
+/// with its next append.
+#[test]
+fn what_ends_the_wait_for_a_name() {
+    let terms = Terms { observation_ms: 60_000, ..with(CANCEL_AND_STATUS) };
+    let waiting = || {
+        let mut world = World::processing(&terms);
+        world.take(&Command::Cancel).unwrap();
+        world
+    };
+    let mut ended_itself = waiting();
+    assert_eq!(ended_itself.say(&end(1, complete(10, 20))), "done>completed+close", "completion wins");
+    let mut broke = waiting();
+    assert_eq!(broke.say(&end(1, ended(SourceEnd::NoResponse { provably_unsent: false }))), "done");
+    let mut lost = waiting();
+    assert_eq!(lost.at(9_000).say(&wake(false)), "done", "nobody reads on");
+    for world in [&ended_itself, &broke, &lost] {
+        assert_eq!(world.live().attempt.name_by, None);
+    }
+    let at_edge = Terms { owner: holdfast_core::policy::Owner::Edge, lease_ms: 90_000, ..terms };
+    let mut edge = World::submitted(&at_edge);
+    edge.take(&Command::Cancel).unwrap();
+    assert_eq!(edge.say(&Command::Append { epoch: 1, bytes: 0 }), "continue=");
+    assert_eq!(edge.at(10_000).say(&wake(false)), "stop+abort");
+    assert_eq!(edge.say(&Command::Append { epoch: 1, bytes: 0 }), "stop=");
+}
+
+/// What grew too large goes on at its provider: that is asked to stop, and readers hear why. A completion is settled as
+/// what it is.
+#[test]
+fn what_grew_too_large_is_stopped_at_the_provider() {
+    for (answer, states, books, reason) in [
+        (
+            Some(ended_as(Outcome::Cancelled, Some(usage(10, 500)))),
+            ("failed", "cancelled", "committed"),
+            vec![("settle", 1_010)],
+            ReasonCode::OutputTooLarge,
+        ),
+        (
+            Some(ended_as(Outcome::Cancelled, None)),
+            ("failed", "cancelled", "committed"),
+            vec![("settle", 2_100)],
+            ReasonCode::OutputTooLarge,
+        ),
+        (
+            Some(ended_as(Outcome::Completed, Some(usage(10, 900)))),
+            ("completed", "completed", "committed"),
+            vec![("settle", 1_810)],
+            ReasonCode::CompletedExact,
+        ),
+        (None, ("expired", "unknown", "expired"), vec![], ReasonCode::ExpiredQuarantined),
+    ] {
+        let able = Capabilities { resume: true, ..CANCEL_AND_STATUS };
+        let mut world = World::identified(&Terms { observation_ms: 60_000, ..with(able) });
+        let said = world.say(&end(1, ended(SourceEnd::TooLarge)));
+        assert_eq!(said, "done+ask_cancel+evidence", "{answer:?}");
+        assert_eq!(world.outcomes().last(), Some(&"abort_too_large"));
+        assert!(!world.live().may_resume(world.now), "it would be too large again");
+        match answer {
+            Some(report) => drop(world.hear(lookup(2, report))),
+            None => drop(world.at(60_000)),
+        }
+        let transition = world.take(&reconcile(2, ended(SourceEnd::Lost))).unwrap();
+        assert_eq!((world.states(), world.books(), world.live().reason), (states, books, Some(reason)));
+        let terminal = String::from_utf8_lossy(transition.terminal().unwrap()).into_owned();
+        assert!(terminal.contains("output_too_large"), "{answer:?}: {terminal}");
+    }
+    // Somebody wanted it stopped before: that stays the cause.
+    let mut cancelled = World::identified(&Terms { observation_ms: 60_000, ..with(CANCEL_AND_STATUS) });
+    cancelled.take(&Command::Cancel).unwrap();
+    assert_eq!(cancelled.say(&end(1, ended(SourceEnd::TooLarge))), "done+evidence");
+    assert_eq!(cancelled.live().attempt.abort, Some(holdfast_core::reservation::AbortCause::Request));
 }
 
 /// The provider may wish to be asked later.
@@ -191,7 +376,7 @@ fn an_answer_that_comes_after_the_driver_stopped() {
     let mut failed = asked(CANCEL);
     assert_eq!(failed.say(&answered(1, CancelAnswer::Failed { retry_after_ms: None })), "done");
     failed.now = failed.next_wake().unwrap();
-    assert_eq!(failed.say(&wake(false)), "done+ask_cancel+evidence", "and it is asked again");
+    assert_eq!(failed.say(&wake(false)), "done+ask_cancel", "and it is asked again");
 }
 
 /// A confirmation that comes after the deadline is evidence like any other: it leaves a row, and settles the hold that is

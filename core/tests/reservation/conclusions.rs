@@ -38,7 +38,7 @@ const STATUSES: [Option<u16>; 13] = [
     Some(500),
     Some(503),
 ];
-const CAUSES: [Option<AbortCause>; 7] = [
+const CAUSES: [Option<AbortCause>; 8] = [
     None,
     Some(AbortCause::Request),
     Some(AbortCause::Disconnect),
@@ -46,6 +46,7 @@ const CAUSES: [Option<AbortCause>; 7] = [
     Some(AbortCause::IdleTimeout),
     Some(AbortCause::TotalTimeout),
     Some(AbortCause::DetachedMax),
+    Some(AbortCause::TooLarge),
 ];
 
 /// One end in one situation.
@@ -82,6 +83,8 @@ aborted    | *   | *   | total      | yes | failed    incomplete total_timeout  
 aborted    | *   | *   | first byte | no  | failed    incomplete first_byte_timeout    no   design 4: prepared
 aborted    | *   | *   | idle       | no  | failed    incomplete idle_timeout          no   design 4: prepared
 aborted    | *   | *   | total      | no  | failed    incomplete total_timeout         no   design 4: prepared
+aborted    | *   | *   | too large  | yes | failed    incomplete output_too_large      yes  design 12: a bound that is reached has a named error
+aborted    | *   | *   | too large  | no  | failed    incomplete output_too_large      no   design 4: prepared
 aborted    | *   | *   | *          | yes | cancelled cancelled  cancelled_by_request  yes  seed 1: cancelled: release or settle under policy
 aborted    | *   | *   | *          | no  | cancelled cancelled  cancelled_by_request  no   design 4: prepared
 lost       | *   | *   | request    | yes | cancelled cancelled  cancelled_by_request  yes  design 7: told to stop, and dead with its socket
@@ -90,6 +93,8 @@ lost       | *   | *   | disconnect | yes | cancelled cancelled  cancelled_on_di
 lost       | *   | *   | disconnect | no  | cancelled cancelled  cancelled_on_disconnect no  design 4: prepared
 lost       | *   | *   | detached   | yes | cancelled cancelled  detached_exceeded     yes  design 5: over the cap; dead with its socket
 lost       | *   | *   | detached   | no  | cancelled cancelled  detached_exceeded     no   design 4: prepared
+lost       | *   | *   | too large  | yes | failed    incomplete output_too_large      yes  design 12: a bound that is reached has a named error
+lost       | *   | *   | too large  | no  | failed    incomplete output_too_large      no   design 4: prepared
 lost       | *   | *   | *          | yes | failed    unknown    driver_lost           yes  design 7: dead socket, settle by the AtLeast rule
 lost       | *   | *   | *          | no  | failed    prepared   never_submitted       no   design 2: only prepared proves that nothing was sent
 unsent     | *   | *   | *          | *   | failed    failed     provider_unreachable  no   design 4: provably unsent: release
@@ -109,6 +114,7 @@ impl Case {
             Some(AbortCause::IdleTimeout) => "idle",
             Some(AbortCause::TotalTimeout) => "total",
             Some(AbortCause::DetachedMax) => "detached",
+            Some(AbortCause::TooLarge) => "too large",
         }
     }
 
@@ -211,7 +217,10 @@ impl Case {
             return;
         }
         let dialect = terms().dialect;
-        let (status, code, message) = error_of(conclusion.ended.reason);
+        // Readers of what grew too large hear that, whatever the provider says of it.
+        let too_large = self.cause == Some(AbortCause::TooLarge);
+        let (status, code, message) =
+            error_of(if too_large { ReasonCode::OutputTooLarge } else { conclusion.ended.reason });
         if self.head_stored && self.status.is_some() {
             let mut terminal = if self.inside_event { b"\n\n".to_vec() } else { Vec::new() };
             terminal.extend(error_terminal(dialect, code, message));

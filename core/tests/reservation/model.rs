@@ -23,8 +23,12 @@ pub(crate) struct Try {
     pub(crate) answered: Option<u64>,
     pub(crate) name: Option<String>,
     pub(crate) stop: Option<AbortCause>,
+    /// Until when it is read on for its name, though it is to be stopped.
+    pub(crate) unnamed: Option<u64>,
     /// The provider was asked to cancel it; what it said.
     pub(crate) asked: Option<Option<CancelAnswer>>,
+    /// When it is asked again.
+    pub(crate) asks: Option<Again>,
     /// What is known of it.
     pub(crate) word: Option<super::words::Word>,
     /// It was said outside of the stream.
@@ -48,7 +52,9 @@ impl Try {
             answered: None,
             name: None,
             stop: None,
+            unnamed: None,
             asked: None,
+            asks: None,
             word: None,
             reported: false,
             at_odds: false,
@@ -58,6 +64,14 @@ impl Try {
             rejoin: Default::default(),
         }
     }
+}
+
+/// When something is done again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Again {
+    At(u64),
+    /// The time was left to the implementation.
+    Free,
 }
 
 /// The facts of a started generation.
@@ -109,6 +123,7 @@ pub(crate) struct Shown {
     attempts: usize,
     epoch: u32,
     stop: Option<AbortCause>,
+    unnamed: Option<u64>,
     asked: Option<(u64, Option<CancelOutcome>)>,
     /// The provider was asked to cancel, and its answer.
     told: Option<Option<CancelAnswer>>,
@@ -129,6 +144,7 @@ impl Shown {
             attempts: live.attempts().count(),
             epoch: live.attempt.epoch(),
             stop: live.attempt.abort,
+            unnamed: live.attempt.name_by.map(|at| at.0),
             asked: live.cancellation.map(|cancellation| (cancellation.requested_at.0, cancellation.outcome)),
             told: live.attempt.cancel.map(|request| request.answer),
             until: live.reconciliation.map(|search| search.deadline.0),
@@ -189,6 +205,12 @@ impl Model {
         if let Some(chosen) = live.reconciliation {
             facts.adopt(chosen.next_at.0, chosen.look_up, now);
         }
+        let again = live.attempt.cancel.and_then(|request| request.due_at()).map(|at| at.0);
+        if facts.own.asks == Some(Again::Free) {
+            assert!(again.is_some_and(|at| now < at && at <= now + 300_000), "{again:?} at {now}");
+            facts.own.asks = again.map(Again::At);
+        }
+        assert_eq!(facts.own.asks, again.map(Again::At), "at {now}");
     }
 }
 
@@ -261,6 +283,7 @@ impl Facts {
             attempts: self.past.len() + 1,
             epoch: self.epoch(),
             stop: self.own.stop,
+            unnamed: self.own.unnamed.filter(|_| self.end.is_none()),
             asked: self.asked.map(|at| (at, came_to)),
             told: self.own.asked,
             until: self.search.map(|search| search.until).or(self.watch.map(|watch| watch.until)),
@@ -279,18 +302,24 @@ impl Facts {
     }
 
     /// The provider is asked to stop what we want stopped, once there is a name to ask by.
-    pub(crate) fn ask_cancel(&mut self) -> &'static str {
-        let open = matches!(self.own.asked, None | Some(Some(CancelAnswer::Failed { .. })));
+    pub(crate) fn ask_cancel(&mut self, now: u64) -> &'static str {
+        let open = match (self.own.asked, self.own.asks) {
+            (None, _) => true,
+            (_, Some(Again::At(at))) => at <= now,
+            _ => false,
+        };
         let can = self.terms.capabilities.cancel && self.own.name.is_some() && self.own.sent.is_some();
         if self.own.stop.is_none() || !open || !can {
             return "";
         }
         self.own.asked = Some(None);
+        self.own.asks = Some(Again::At(now + 15_000));
         "+ask_cancel"
     }
 
     pub(crate) fn go_on(&self, wrote: bool) -> String {
-        let word = if self.own.stop.is_some() { "stop" } else { "continue" };
+        let stops = self.own.stop.is_some() && self.own.unnamed.is_none();
+        let word = if stops { "stop" } else { "continue" };
         if wrote { word.into() } else { format!("{word}=") }
     }
 
@@ -315,7 +344,7 @@ impl Facts {
             answer if super::place::is_answer(answer) => self.answered(answer, now),
             Command::Submit { .. } => self.submit(now),
             Command::Respond { .. } => self.respond(now),
-            Command::Identify { operation_id, .. } => self.identify(operation_id),
+            Command::Identify { operation_id, .. } => self.identify(operation_id, now),
             Command::Append { bytes, .. } => {
                 let renews = *bytes == 0 && self.short(log, now);
                 if renews {
@@ -365,7 +394,7 @@ impl Facts {
         self.go_on(first)
     }
 
-    fn identify(&mut self, name: &str) -> String {
+    fn identify(&mut self, name: &str, now: u64) -> String {
         if self.own.sent.is_none() {
             return "!wrong_state".into();
         }
@@ -373,8 +402,12 @@ impl Facts {
         if first {
             self.own.name = Some(name.into());
         }
-        let ask = if first { self.ask_cancel() } else { "" };
-        self.go_on(first) + ask
+        if !first {
+            return self.go_on(false);
+        }
+        let abort = if self.own.unnamed.take().is_some() { "+abort" } else { "" };
+        let ask = self.ask_cancel(now);
+        self.go_on(true) + abort + ask
     }
 
     fn readers(&mut self, attached: u32, now: u64) -> String {
@@ -394,8 +427,14 @@ impl Facts {
     pub(crate) fn stop(&mut self, cause: AbortCause, now: u64) -> String {
         let rejoins = self.search.is_some() && self.can_rejoin(now);
         self.own.stop = Some(cause);
+        // Closing the socket stops nothing that outlives it; and without a name nobody could ask about it.
+        if let (Some(sent), None, None, true) = (self.own.sent, &self.own.name, self.search, self.outlives()) {
+            let first_byte = sent + self.terms.first_byte_ms.min(self.terms.total_ms);
+            self.own.unnamed = Some(first_byte.max(now + 10_000));
+            return "done".into();
+        }
         let extend = if self.hurries(now) { "+extend" } else { "" };
-        let ask = self.ask_cancel();
+        let ask = self.ask_cancel(now);
         let look = if rejoins { self.stops_rejoining(now) } else { "" };
         format!("stop+abort{extend}{ask}{look}")
     }
@@ -409,7 +448,7 @@ impl Facts {
         if self.own.stop.is_some() {
             return "requested".into();
         }
-        self.stop(AbortCause::Request, now).replace("stop", "requested")
+        self.stop(AbortCause::Request, now).replace("stop", "requested").replace("done", "requested")
     }
 
     /// What its end makes of it, by whatever way the end came to be known. Here only whether it ended well or was stopped.
@@ -424,6 +463,7 @@ impl Facts {
             (_, Some(word)) if self.own.reported => match word.outcome {
                 Outcome::Completed | Outcome::Incomplete => Lifecycle::Completed,
                 Outcome::Failed => Lifecycle::Failed,
+                Outcome::Cancelled if self.own.stop == Some(AbortCause::TooLarge) => Lifecycle::Failed,
                 Outcome::Cancelled => Lifecycle::Cancelled,
             },
             (SourceEnd::Aborted, _) if wanted || self.own.stop.is_none() => Lifecycle::Cancelled,
@@ -449,7 +489,7 @@ impl Facts {
         if open || self.breaks_off(end, now) {
             self.learn(end);
             if end.source == SourceEnd::TooLarge {
-                self.leaves_off(now);
+                self.own.stop = self.own.stop.or(Some(AbortCause::TooLarge));
             }
             return self.fence(log, now);
         }
@@ -483,6 +523,20 @@ impl Facts {
                 self.sees(now);
             }
             return self.stop(cause, now);
+        }
+        if self.own.unnamed.is_some_and(|at| at <= now) {
+            self.own.unnamed = None;
+            if here {
+                self.sees(now);
+            }
+            return "stop+abort".into();
+        }
+        let ask = self.ask_cancel(now);
+        if !ask.is_empty() {
+            if here {
+                self.sees(now);
+            }
+            return format!("done{ask}");
         }
         let renews = here && self.short(log, now);
         if renews {

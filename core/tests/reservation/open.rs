@@ -84,6 +84,7 @@ impl Facts {
     /// Whoever drove is fenced, and the outcome is searched.
     pub(crate) fn fence(&mut self, log: &LogFacts, now: u64) -> String {
         self.own.fences += 1;
+        self.own.unnamed = None;
         self.sees(now);
         let patience = self.own.sent.map_or(0, |_| self.terms.observation_ms);
         let can_ask = self.terms.capabilities.status && self.own.name.is_some();
@@ -100,7 +101,7 @@ impl Facts {
         if let Some(tried) = self.plans_rejoin(log, now) {
             return format!("done{tried}");
         }
-        format!("done{}{}", self.ask_cancel(), if at_once { "+evidence" } else { "" })
+        format!("done{}{}", self.ask_cancel(now), if at_once { "+evidence" } else { "" })
     }
 
     /// The next look is a try to take the stream up again: then, or when the implementation chooses.
@@ -126,7 +127,8 @@ impl Facts {
     pub(crate) fn wake_search(&mut self, log: &LogFacts, now: u64) -> String {
         let search = self.search.unwrap();
         if now < search.next {
-            return "done=".into();
+            let ask = self.ask_cancel(now);
+            return if ask.is_empty() { "done=".into() } else { format!("done{ask}") };
         }
         if self.can_rejoin(now) {
             return format!("done{}", self.tries_rejoin(log, now));
@@ -134,7 +136,7 @@ impl Facts {
         let ask = search.asks && self.own.name.is_some();
         let next = now + if ask { 15_000 } else { 1_000 };
         self.search = Some(Search { next, asks: false, ..search });
-        let cancel = self.ask_cancel();
+        let cancel = self.ask_cancel(now);
         let effect = match (ask, search.extending) {
             (true, _) => "+look_up",
             (false, true) => "+extend",

@@ -252,8 +252,11 @@ fn a_cancel_in_the_pause_does_not_wait_for_its_end() {
     let unanswered = CancelAnswer::Failed { retry_after_ms: None };
     world.take(&Command::CancelAnswered { epoch: 2, answer: unanswered }).unwrap();
     assert_eq!(world.say(&reconcile(2, ended(SourceEnd::Lost))), "done");
+    world.now = world.next_wake().unwrap();
+    assert!(world.now < START.plus(21_500), "asked again before the deadline: {:?}", world.now);
+    assert_eq!(world.say(&wake(false)), "done+ask_cancel");
     assert_eq!(world.next_wake_ms(), Some(25_000));
-    assert_eq!(world.at(25_000).say(&wake(false)), "done+ask_cancel+evidence");
+    assert_eq!(world.at(25_000).say(&wake(false)), "done+evidence");
     assert_eq!(world.say(&reconcile(2, ended(SourceEnd::Lost))), "done>expired+close");
 }
 

@@ -1,7 +1,7 @@
 //! The second account of what is said about a generation outside of its stream: by a provider, a fenced driver, an
 //! operator; and what of it stands.
 
-use super::model::{Facts, Seen, Try};
+use super::model::{Again, Facts, Seen, Try};
 use holdfast_core::evidence::Disposition;
 use holdfast_core::finding::Source;
 use holdfast_core::ledger::Direction;
@@ -200,7 +200,10 @@ impl Facts {
             None => return "!wrong_state".into(),
             Some(before) if before == Some(answer) => return "done=".into(),
             Some(_) if self.end.is_some() && !confirms => return "!wrong_state".into(),
-            Some(_) => self.own.asked = Some(Some(answer)),
+            Some(_) => {
+                self.own.asked = Some(Some(answer));
+                self.own.asks = matches!(answer, CancelAnswer::Failed { .. }).then_some(Again::Free);
+            }
         }
         match answer {
             CancelAnswer::Confirmed { usage } => {

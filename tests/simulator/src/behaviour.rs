@@ -31,7 +31,7 @@
 //! | `stall_at=k` | sends nothing more after k bytes, keeps the socket; with `stall_ms` goes on after that time |
 //! | `times=n` | the first n requests of this tag go wrong as the other keys say; from then on none of `headers_ms`, `first_ms`, `error_after`, `status`, `retry_after`, `drop` and the `…_at` acts |
 //! | `cancel` | of a background job: `stops` (default); `slow`: stops after `cancel_ms` (1000); `lost`: stops, and no answer comes; `void`: neither; `refused`: 403, and goes on |
-//! | `lookups`, `resumes` | of a background job: planned answers to those questions, see [`crate::plan`] |
+//! | `lookups`, `resumes`, `cancels` | of a background job: planned answers to those questions, see [`crate::plan`]; an honest one to `cancels` is as `cancel` says |
 //! | `callback`, `callbacks`, `callback_ms` | of a background job: what is called back at its end, see [`crate::callbacks`] |
 //! | `endless=1` | a background job never ends: nothing comes after its last word |
 //! | `tag` | free label for the log |
@@ -95,6 +95,7 @@ pub struct Behaviour {
     pub cancel_ms: u64,
     pub lookups: Plan,
     pub resumes: Plan,
+    pub cancels: Plan,
     pub endless: bool,
     pub callback: OnEnd,
     pub callbacks: usize,
@@ -160,6 +161,7 @@ impl Behaviour {
             cancel_ms: 1_000,
             lookups: Plan::default(),
             resumes: Plan::default(),
+            cancels: Plan::default(),
             endless: false,
             callback: OnEnd::AtEnd,
             callbacks: 1,
@@ -250,6 +252,7 @@ impl Behaviour {
             "cancel_ms" => self.cancel_ms = number(value)?,
             "lookups" => self.lookups = Plan::parse(value)?,
             "resumes" => self.resumes = Plan::parse(value)?,
+            "cancels" => self.cancels = Plan::parse(value)?,
             "endless" => self.endless = one_of(value, &[("1", true), ("0", false)])?,
             // Only the log cares, see `tag`.
             "tag" => {}

@@ -23,7 +23,7 @@ use crate::connection::{Connection, Gone, Note};
 use crate::generate::{self, Events, responses};
 use crate::http::Head;
 use crate::log::{End, Entry, Received, RequestLog};
-use crate::plan::{Plan, Reply};
+use crate::plan::Reply;
 use crate::play;
 use crate::refusal::Refusal;
 
@@ -53,6 +53,7 @@ struct State {
     cancelled_at: Option<Instant>,
     lookups: usize,
     resumes: usize,
+    cancels: usize,
 }
 
 /// What is asked about an operation.
@@ -201,11 +202,10 @@ impl Job {
 
     fn next(&self, question: Question) -> Reply {
         let mut state = self.lock();
-        let honest = Plan::default();
         let (plan, count) = match question {
             Question::LookUp => (&self.behaviour.lookups, &mut state.lookups),
             Question::Resume { .. } => (&self.behaviour.resumes, &mut state.resumes),
-            Question::Cancel => (&honest, &mut 0),
+            Question::Cancel => (&self.behaviour.cancels, &mut state.cancels),
         };
         let nth = *count;
         *count += 1;

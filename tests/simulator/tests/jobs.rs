@@ -128,6 +128,12 @@ fn cancels_that_go_wrong() {
     assert_eq!(cancel(&sim, &void).head(), Err(BodyEnd::Reset));
     assert_eq!(status(&sim, &void), "in_progress");
 
+    let (_client, planned) = start("cancels=503:2,drop&tag=planned-cancels");
+    assert_eq!(cancel(&sim, &planned).answer().status, 503);
+    assert_eq!(cancel(&sim, &planned).head(), Err(BodyEnd::Reset));
+    assert_eq!(status(&sim, &planned), "in_progress");
+    assert_eq!(cancel(&sim, &planned).answer().json()["status"], "cancelled");
+
     let (_client, refused) = start("cancel=refused&tag=refused");
     assert_eq!(cancel(&sim, &refused).answer().status, 403);
     assert_eq!(status(&sim, &refused), "in_progress");
