@@ -1,6 +1,7 @@
 //! How large the world is. Every bound is finite, so the space is; every bound is a number here, so it can be tuned.
 
 use crate::actors::operator::Operates;
+use crate::actors::resume::Answers;
 use crate::bug::Bug;
 use crate::state::{Fate, Outcome, Said};
 use holdfast_core::capability::Capabilities;
@@ -49,6 +50,12 @@ pub struct Variant {
     pub callbacks: Vec<Said>,
     /// Lookups and cancels may be on their way while the clock moves.
     pub slow_provider: bool,
+    /// What becomes of a try to take a stream up again, without any fault; nothing where the provider cannot.
+    pub resumes: Vec<Answers>,
+    /// How long an attempt may take, in ticks, where it is not the run's.
+    pub total_ticks: Option<u64>,
+    /// How many generations of the tenant may go on without a reader.
+    pub detached_max: Option<u32>,
     /// What the deadline of an open outcome does to the credit.
     pub on_expiry: Option<OnExpiry>,
     /// What it does to the slot.
@@ -72,6 +79,8 @@ pub struct Variant {
     pub brief: bool,
     /// Faults fewer than the run allows: two requests alone make many states.
     pub fewer_faults: u8,
+    /// Nothing dies and every alarm rings once: messages are lost, late, or come again.
+    pub messages_only: bool,
     /// Faults that a history has at most, whatever the run allows.
     pub faults_max: u8,
 }
@@ -85,6 +94,8 @@ pub enum Requests {
     SameKey,
     /// Two that do not know of each other, for one slot.
     OneSlot,
+    /// Two that do not know of each other, with a slot for each.
+    Two,
 }
 
 /// Faults that may still happen.
@@ -120,6 +131,14 @@ impl Faults {
     #[must_use]
     pub const fn up_to(total: u8) -> Self {
         Self { total, crashes: total, lost: total, duplicates: total, alarms: total }
+    }
+
+    /// Those of a history of this variant.
+    #[must_use]
+    pub(crate) fn of(self, variant: &Variant) -> Self {
+        let total = self.total.saturating_sub(variant.fewer_faults).min(variant.faults_max);
+        let (crashes, alarms) = if variant.messages_only { (0, 0) } else { (self.crashes, self.alarms) };
+        Self { total, crashes, alarms, ..self }
     }
 
     fn left_of(&mut self, fault: Fault) -> &mut u8 {
