@@ -79,8 +79,8 @@ pub struct Variant {
     pub brief: bool,
     /// Faults fewer than the run allows: two requests alone make many states.
     pub fewer_faults: u8,
-    /// Nothing dies and every alarm rings once: messages are lost, late, or come again.
-    pub messages_only: bool,
+    /// Faults are those of words about places alone: two requests alone make many states.
+    pub words_only: bool,
     /// Faults that a history has at most, whatever the run allows.
     pub faults_max: u8,
 }
@@ -111,6 +111,8 @@ pub struct Faults {
     pub duplicates: u8,
     /// An alarm rings early, twice or never.
     pub alarms: u8,
+    /// A word about a place, or its receipt, does not come or comes again.
+    pub words: u8,
 }
 
 /// A kind of fault.
@@ -124,21 +126,23 @@ pub enum Fault {
     Duplicate,
     /// See [`Faults::alarms`].
     Alarm,
+    /// See [`Faults::words`].
+    Word,
 }
 
 impl Faults {
     /// So many, of any kinds.
     #[must_use]
     pub const fn up_to(total: u8) -> Self {
-        Self { total, crashes: total, lost: total, duplicates: total, alarms: total }
+        Self { total, crashes: total, lost: total, duplicates: total, alarms: total, words: total }
     }
 
     /// Those of a history of this variant.
     #[must_use]
     pub(crate) fn of(self, variant: &Variant) -> Self {
         let total = self.total.saturating_sub(variant.fewer_faults).min(variant.faults_max);
-        let (crashes, alarms) = if variant.messages_only { (0, 0) } else { (self.crashes, self.alarms) };
-        Self { total, crashes, alarms, ..self }
+        let others = if variant.words_only { Self::default() } else { self };
+        Self { total, words: self.words, ..others }
     }
 
     fn left_of(&mut self, fault: Fault) -> &mut u8 {
@@ -147,6 +151,7 @@ impl Faults {
             Fault::Loss => &mut self.lost,
             Fault::Duplicate => &mut self.duplicates,
             Fault::Alarm => &mut self.alarms,
+            Fault::Word => &mut self.words,
         }
     }
 

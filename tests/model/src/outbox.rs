@@ -63,8 +63,7 @@ impl Step<'_> {
         let counted = self.places_are_counted();
         let is_only_told = |parcel| parcel != Parcel::Posting && !(counted && parcel == Parcel::Place);
         let due = self.state.generations[g].object.aggregate.due_deliveries(now);
-        let words: Vec<String> =
-            due.filter(|due| is_only_told(due.parcel)).map(|due| due.posting_id.clone()).collect();
+        let words: Vec<String> = due.filter(|due| is_only_told(due.parcel)).map(|due| due.posting_id.clone()).collect();
         for posting_id in words {
             let taken = self.apply(g, &Command::Acknowledge { posting_id });
             self.check(taken.is_ok(), p::COST_IS_KEPT);

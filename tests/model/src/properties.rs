@@ -52,8 +52,7 @@ pub const AT_LEAST: &str = "at least: no settlement below what the provider can 
 pub const POLICY: &str = "policy: a disconnect that stops the work reaches the driver";
 
 /// Design 5: detached generations have a cap.
-pub const PLACES: &str =
-    "places: as many go on without a reader as the tenant granted, never more than its cap, and each once its word came";
+pub const PLACES: &str = "places: as many go on without a reader as the tenant granted, never more than its cap, and each once its word came";
 
 macro_rules! properties {
     ($($name:ident: $holds:expr,)*) => {

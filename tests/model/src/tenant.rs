@@ -13,8 +13,8 @@ use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{Command, Detached, Place, ResolvedBy};
 use holdfast_core::tenant::account::grant;
 use holdfast_core::tenant::{
-    Admit, AdmitContext, Admitted, Extend, ExtendContext, Hold, HoldState, KeyAfter, PeriodState, PostedRows,
-    DetachedContext, SettleContext, SettlementRows, admit, detach, due_after_start, extend, settle,
+    Admit, AdmitContext, Admitted, DetachedContext, Extend, ExtendContext, Hold, HoldState, KeyAfter, PeriodState,
+    PostedRows, SettleContext, SettlementRows, admit, detach, due_after_start, extend, settle,
 };
 use holdfast_core::time::UnixMillis;
 use std::sync::Arc;

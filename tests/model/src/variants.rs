@@ -71,7 +71,7 @@ impl Variant {
             more_jumps: 0,
             brief: false,
             fewer_faults: 0,
-            messages_only: false,
+            words_only: false,
             faults_max: u8::MAX,
             outcomes: vec![Outcome::Complete(Reported::Streamed), Outcome::Refused],
         }
@@ -305,7 +305,7 @@ fn detached() -> Vec<Variant> {
     let capped = |variant| Variant { detached_max: Some(1), total_ticks: Some(1), streaming: false, ..variant };
     let two = Variant::object("detached: two, and one place");
     vec![
-        Variant { requests: Requests::Two, brief: true, fewer_faults: 1, messages_only: true, ..capped(two) }
+        Variant { requests: Requests::Two, brief: true, fewer_faults: 1, words_only: true, ..capped(two) }
             .ending(&COMPLETES)
             .client(1, 0, 0),
         capped(Variant::object("detached: back, and away again").ending(&COMPLETES).client(2, 1, 0)),

@@ -33,7 +33,7 @@ pub(crate) fn actions(state: &State, g: usize, may: &mut dyn FnMut(Action)) {
     let generation = &state.generations[g];
     for message in &generation.messages {
         may(Action::Arrives { g, message: *message, comes_again: false });
-        if state.faults.allow(Fault::Duplicate) {
+        if state.faults.allow(fault_of(*message, Fault::Duplicate)) {
             may(Action::Arrives { g, message: *message, comes_again: true });
         }
     }
@@ -41,15 +41,20 @@ pub(crate) fn actions(state: &State, g: usize, may: &mut dyn FnMut(Action)) {
     if sending.answer.is_some() {
         may(Action::Receipt { g });
     }
-    if state.faults.allow(Fault::Loss) {
+    if state.faults.allow(fault_of(sending.message, Fault::Loss)) {
         may(Action::NoReceipt { g });
     }
+}
+
+/// What it is when this happens to a message.
+const fn fault_of(message: Message, fault: Fault) -> Fault {
+    if matches!(message, Message::Place { .. }) { Fault::Word } else { fault }
 }
 
 pub(crate) fn perform(step: &mut Step<'_>, action: Action) {
     match action {
         Action::Arrives { g, message, comes_again } => {
-            step.spend_if(comes_again, Fault::Duplicate);
+            step.spend_if(comes_again, fault_of(message, Fault::Duplicate));
             if !comes_again {
                 step.generation(g).messages.remove(&message);
             }
@@ -67,8 +72,8 @@ pub(crate) fn perform(step: &mut Step<'_>, action: Action) {
             }
         }
         Action::NoReceipt { g } => {
-            step.state.faults.spend(Fault::Loss);
             if let Some(sending) = step.memory(g).sending.take() {
+                step.state.faults.spend(fault_of(sending.message, Fault::Loss));
                 step.hit_if(sending.answer == Some(Settled::Applied), Probe::DeliveredAgain);
                 step.acknowledge(g, sending, Settled::Failed);
             }

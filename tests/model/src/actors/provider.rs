@@ -57,7 +57,9 @@ pub(crate) fn actions(model: &HoldfastModel, state: &State, g: usize, may: &mut 
     for outcome in &variant.outcomes {
         let in_stream = matches!(outcome, Outcome::Complete(_) | Outcome::Interrupted | Outcome::ErrorInBand);
         let open = provider.fate == Fate::Running || *outcome == Outcome::Interrupted;
-        if (!variant.streaming || in_stream == driver.answered) && open && (!repeats || *outcome == Outcome::Interrupted)
+        if (!variant.streaming || in_stream == driver.answered)
+            && open
+            && (!repeats || *outcome == Outcome::Interrupted)
         {
             may(Action::Ends { g, outcome: *outcome });
         }

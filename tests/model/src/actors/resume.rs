@@ -78,7 +78,7 @@ impl Step<'_> {
         if drives || memory.resuming.is_some_and(|resuming| resuming.epoch == epoch) {
             return;
         }
-        // The client of a fenced driver at the edge reads there no more.
+        // The client of a fenced driver at the edge reads nothing more there.
         memory.edge_client = false;
         // Those that came back since the driver was lost: the wake-up that found it knows of none.
         if memory.reader {
