@@ -222,7 +222,11 @@ impl Reservation {
         next.ended_at = Some(now);
         next.delivered_output_tokens = next.delivered(usage, log);
         next.reconciliation = None;
-        next.lost_from = (end.source == SourceEnd::Lost).then_some(log.length);
+        // Where bytes of ours are appended, a client may have seen others behind the stored ones: those that a lost driver
+        // took with it, also where its stream was taken up and had not brought them again.
+        let taken_up = self.attempt.resumption.is_some_and(|resumption| resumption.resumed_at.is_some());
+        let lost = end.source == SourceEnd::Lost || (taken_up && !terminal.is_empty());
+        next.lost_from = lost.then_some(log.length);
         next.close_cancellation();
         let delete_partial = lifecycle == Lifecycle::Cancelled && !self.terms.keep_partial;
         next.content_deleted = delete_partial;

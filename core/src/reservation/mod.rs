@@ -186,7 +186,8 @@ pub struct Reservation {
     pub reconciliation: Option<Reconciliation>,
     /// When it ended.
     pub ended_at: Option<UnixMillis>,
-    /// Where the provider's bytes end, if the driver was lost: a client may have seen bytes behind it that no log has.
+    /// Where the provider's bytes end that are surely in the log, if a driver was lost: a client may have seen bytes behind
+    /// it that no log has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_from: Option<u64>,
     /// Why it ended as it did.

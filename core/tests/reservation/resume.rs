@@ -260,6 +260,32 @@ fn a_cancel_in_the_pause_does_not_wait_for_its_end() {
     assert_eq!(world.say(&reconcile(2, ended(SourceEnd::Lost))), "done>expired+close");
 }
 
+/// A stream that was taken up may end, by a cancel that the provider confirmed, before it brought again what the lost
+/// driver took: a reader of that starts again where the stored bytes end, and not inside of the error that stands there
+/// now (invariant 9).
+#[test]
+fn bytes_that_were_not_brought_again_are_lost() {
+    let terms = able(ALL);
+    for (what, last, lost_from) in [
+        ("stopped, and the provider has said what it came to", ended(SourceEnd::Aborted), Some(100)),
+        ("broken off, after somebody has said so", broken(), Some(100)),
+        ("completed: whatever a client has is a part of it", complete(40, 60), None),
+    ] {
+        let mut world = streaming(&terms);
+        world.at(9_000).take(&wake(false)).unwrap();
+        world.take(&resumed(2)).unwrap();
+        world.take(&Command::Cancel).unwrap();
+        let confirmed = CancelAnswer::Confirmed { usage: Some(usage(40, 5)) };
+        world.take(&Command::CancelAnswered { epoch: 2, answer: confirmed }).unwrap();
+        world.take(&end(2, last)).unwrap();
+        assert!(world.live().lifecycle.is_terminal(), "{what}");
+        assert_eq!(world.live().lost_from, lost_from, "{what}");
+        // It had 60 bytes more than is stored; the log has an error of ours there now.
+        let beyond = world.live().cursor_beyond(160, 100 + 142);
+        assert_eq!(beyond, lost_from, "{what}");
+    }
+}
+
 /// The silence before the stream went on is not its own.
 #[test]
 fn silence_is_counted_from_where_the_stream_went_on() {

@@ -30,7 +30,7 @@ pub(super) struct Heard {
 
 impl Generation {
     /// Starts the generation with a driver at the edge: the intent is durable when the reply leaves. The same driver may
-    /// ask again, should the reply be lost; any other finds it started.
+    /// ask again, should the reply be lost, as long as it owns; any other finds it started.
     pub(super) fn edge_begin(
         self: &Rc<Self>,
         identity: Identity,
@@ -46,7 +46,9 @@ impl Generation {
                 Ok(GenerationReply::Begun { epoch })
             }
             _ => Ok(match &*self.edge_driver.borrow() {
-                Some((begun_by, epoch)) if *begun_by == driver => GenerationReply::Begun { epoch: *epoch },
+                Some((begun_by, epoch)) if *begun_by == driver && self.is_owned_by(*epoch) => {
+                    GenerationReply::Begun { epoch: *epoch }
+                }
                 _ => GenerationReply::AlreadyStarted,
             }),
         }
@@ -102,6 +104,13 @@ impl Generation {
         self.edge_client_left();
         let terminal = String::from_utf8_lossy(&terminal).into_owned();
         Ok(GenerationReply::Finished { head: self.head(), terminal })
+    }
+
+    /// Whether a driver of this epoch may still call the provider (invariant 12).
+    fn is_owned_by(&self, epoch: u32) -> bool {
+        self.with_aggregate(|aggregate| {
+            aggregate.live().is_some_and(|live| live.attempt.epoch() == epoch && !live.lifecycle.is_terminal())
+        })
     }
 
     /// Asked before anything is taken in: a fenced driver adds neither a head nor a byte.

@@ -124,6 +124,8 @@ impl Generation {
         if self.driver.borrow().as_ref().is_some_and(|driver| driver.epoch == epoch) {
             return;
         }
+        // The client of a fenced driver at the edge reads nothing more there.
+        self.forget_edge_client();
         // Those that came back since the driver was lost: the wake-up that found it knows of none.
         if self.readers.borrow().attached() > 0 {
             self.readers_changed();

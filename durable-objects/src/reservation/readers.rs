@@ -421,6 +421,11 @@ impl Generation {
         left
     }
 
+    /// The edge's client is gone with its driver, and nothing else tells.
+    pub(super) fn forget_edge_client(&self) {
+        self.readers.borrow_mut().edge_client = false;
+    }
+
     pub(super) fn readers_changed(self: &Rc<Self>) {
         let (attached, furthest_offset) = {
             let readers = self.readers.borrow();

@@ -95,6 +95,18 @@ bugs! {
     SweepBelievesItsAlarm => p::DRAINS,
     /// After a restart the object no longer hears that the client of an edge's driver has left.
     EdgeClientForgotten => p::POLICY,
+    /// A stream is taken up again under the epoch of its lost driver.
+    ResumeUnfenced => p::GROWS,
+    /// A stream that is taken up again begins with a piece that is stored.
+    ResumeRepeatsAPiece => p::GROWS,
+    /// What a lost driver took from readers is forgotten once its stream was to be taken up again.
+    LossForgotten => p::GROWS,
+    /// The tenant gives a place though all are taken.
+    PlaceAboveCap => p::PLACES,
+    /// A word about a place counts though a later one has overtaken it.
+    LatePlaceWordCounts => p::PLACES,
+    /// The tenant does not free a place.
+    PlaceNotFreed => p::DRAINS,
 }
 
 impl Bug {
@@ -111,6 +123,8 @@ impl Bug {
             Self::RetryWithoutExtension => &["retry"],
             Self::ActionAppliedTwice | Self::StaleVersionAccepted => &["operator"],
             Self::DropLateSignal => &["edge"],
+            Self::ResumeUnfenced | Self::ResumeRepeatsAPiece | Self::LossForgotten => &["resume"],
+            Self::PlaceAboveCap | Self::LatePlaceWordCounts | Self::PlaceNotFreed => &["detached"],
             _ => &["object", "edge", "two"],
         }
     }

@@ -129,6 +129,7 @@ impl Step<'_> {
         if !before.lifecycle.is_terminal() && after.lifecycle.is_terminal() {
             self.note_end(after, command);
         }
+        self.note_resumption(before, after, command);
         let kinds = |kind| transition.postings.iter().any(|posting| posting.kind == kind);
         let operator = matches!(command, Command::Operate { .. });
         self.hit_if(kinds(PostingKind::HoldReduced), Probe::Reduced);

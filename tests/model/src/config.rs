@@ -1,6 +1,7 @@
 //! How large the world is. Every bound is finite, so the space is; every bound is a number here, so it can be tuned.
 
 use crate::actors::operator::Operates;
+use crate::actors::resume::Answers;
 use crate::bug::Bug;
 use crate::state::{Fate, Outcome, Said};
 use holdfast_core::capability::Capabilities;
@@ -49,6 +50,12 @@ pub struct Variant {
     pub callbacks: Vec<Said>,
     /// Lookups and cancels may be on their way while the clock moves.
     pub slow_provider: bool,
+    /// What becomes of a try to take a stream up again, without any fault; nothing where the provider cannot.
+    pub resumes: Vec<Answers>,
+    /// How long an attempt may take, in ticks, where it is not the run's.
+    pub total_ticks: Option<u64>,
+    /// How many generations of the tenant may go on without a reader.
+    pub detached_max: Option<u32>,
     /// What the deadline of an open outcome does to the credit.
     pub on_expiry: Option<OnExpiry>,
     /// What it does to the slot.
@@ -72,6 +79,8 @@ pub struct Variant {
     pub brief: bool,
     /// Faults fewer than the run allows: two requests alone make many states.
     pub fewer_faults: u8,
+    /// Faults are those of words about places alone: two requests alone make many states.
+    pub words_only: bool,
     /// Faults that a history has at most, whatever the run allows.
     pub faults_max: u8,
 }
@@ -85,6 +94,8 @@ pub enum Requests {
     SameKey,
     /// Two that do not know of each other, for one slot.
     OneSlot,
+    /// Two that do not know of each other, with a slot for each.
+    Two,
 }
 
 /// Faults that may still happen.
@@ -100,6 +111,8 @@ pub struct Faults {
     pub duplicates: u8,
     /// An alarm rings early, twice or never.
     pub alarms: u8,
+    /// A word about a place, or its receipt, does not come or comes again.
+    pub words: u8,
 }
 
 /// A kind of fault.
@@ -113,13 +126,23 @@ pub enum Fault {
     Duplicate,
     /// See [`Faults::alarms`].
     Alarm,
+    /// See [`Faults::words`].
+    Word,
 }
 
 impl Faults {
     /// So many, of any kinds.
     #[must_use]
     pub const fn up_to(total: u8) -> Self {
-        Self { total, crashes: total, lost: total, duplicates: total, alarms: total }
+        Self { total, crashes: total, lost: total, duplicates: total, alarms: total, words: total }
+    }
+
+    /// Those of a history of this variant.
+    #[must_use]
+    pub(crate) fn of(self, variant: &Variant) -> Self {
+        let total = self.total.saturating_sub(variant.fewer_faults).min(variant.faults_max);
+        let others = if variant.words_only { Self::default() } else { self };
+        Self { total, words: self.words, ..others }
     }
 
     fn left_of(&mut self, fault: Fault) -> &mut u8 {
@@ -128,6 +151,7 @@ impl Faults {
             Fault::Loss => &mut self.lost,
             Fault::Duplicate => &mut self.duplicates,
             Fault::Alarm => &mut self.alarms,
+            Fault::Word => &mut self.words,
         }
     }
 

@@ -3,7 +3,7 @@
 //! stop, alarms ring at their times, deliveries are answered, the sweep asks. That must end everything, in bounded time.
 
 use crate::HoldfastModel;
-use crate::state::{Edge, Memory, Settled, State};
+use crate::state::{Edge, Memory, State};
 use crate::step::Step;
 use crate::tenant::Asked;
 use holdfast_core::ledger::Posting;
@@ -21,9 +21,9 @@ pub(crate) fn converges(model: &HoldfastModel, state: &State) -> bool {
     let gone = |state: &State| {
         let mut state = state.clone();
         state.generations.iter_mut().for_each(|generation| {
-            generation.settles.clear();
+            generation.messages.clear();
             if let Some(memory) = &mut generation.object.memory {
-                (memory.lookup, memory.cancelling) = (None, None);
+                (memory.lookup, memory.cancelling, memory.resuming) = (None, None, None);
             }
             if !matches!(generation.edge, Edge::Idle) {
                 generation.edge = Edge::Done;
@@ -111,10 +111,7 @@ impl Step<'_> {
     /// A delivery that waits: it reaches the tenant now, and so does its receipt.
     fn deliver_one(&mut self, g: usize) -> bool {
         let Some(sending) = self.memory_of(g).and_then(|memory| memory.sending) else { return false };
-        let answer = sending.answer.unwrap_or_else(|| {
-            let posting = self.posting(g, sending.row);
-            Settled::of(self.settle(&posting))
-        });
+        let answer = sending.answer.unwrap_or_else(|| self.tenant_takes(g, sending.message));
         self.memory(g).sending = None;
         self.acknowledge(g, sending, answer);
         true
@@ -155,7 +152,8 @@ fn is_over(model: &HoldfastModel, state: &State) -> bool {
         })
 }
 
-/// The two objects agree about every reservation: what is charged, what is held, and the slot.
+/// The two objects agree about every reservation: what is charged, what is held, the slot, and that nothing that has
+/// ended goes on without a reader.
 fn agrees(model: &HoldfastModel, state: &State) -> bool {
     let rows = &state.tenant.rows;
     let (mut held, mut slots) = (0, 0);
@@ -166,7 +164,7 @@ fn agrees(model: &HoldfastModel, state: &State) -> bool {
         let kept = live.filter(|live| is_quarantined(live)).map_or(0, |live| live.hold().get());
         held += hold.held().get();
         slots += u32::from(hold.has_slot());
-        hold.charged.get() == cost && hold.held().get() == kept
+        hold.charged.get() == cost && hold.held().get() == kept && !hold.is_detached()
     });
     all && rows.tenant.balances.held.get() == held && rows.tenant.slots_in_use == slots
 }

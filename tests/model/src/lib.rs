@@ -2,9 +2,9 @@
 //! invariant of `holdfast_core` in every state that is reached.
 //!
 //! The rules are not written again here. `Aggregate::apply`, `refused_row`, `late_signal`, `next_wake`, `cursor_beyond`,
-//! `admit`, `extend`, `settle` and `due_after_start` are the production functions. The model is a harness around them: [`object`] and
-//! [`tenant`] keep rows, alarm and memory as the shells of `durable-objects` do (load, apply, store, arm, perform, reply),
-//! and the [`actors`] call them in every order.
+//! `admit`, `extend`, `settle`, `detach` and `due_after_start` are the production functions. The model is a harness around
+//! them: [`object`] and [`tenant`] keep rows, alarm and memory as the shells of `durable-objects` do (load, apply, store,
+//! arm, perform, reply), and the [`actors`] call them in every order.
 //!
 //! # What is covered
 //!
@@ -14,10 +14,11 @@
 //! | [`actors::edge`] | admits; repeats Admit after a lost reply; dies before Start or while it drives; Start in time, late (past the sweep), twice, cut short by a crash; Begin with a lost reply; batches and ends with lost replies and copies; as a zombie it writes on after a take-over |
 //! | [`actors::driver`] | in the object: stores batches, ends; a restart of the object kills it at any point, between `submitted` and the headers, too |
 //! | [`actors::provider`] | answers, sends, completes with usage, without, or with usage above the hold, refuses, fails, breaks off, is not reached; what it can have billed is kept as the truth to compare with |
-//! | [`actors::delivery`] | Settle messages between the objects: late, twice, never; receipts that do not come |
+//! | [`actors::delivery`] | postings, and words about a place among the detached, from the object to the tenant: late, twice, never; receipts that do not come |
 //! | [`actors::alarms`] | the clock, also back; alarms in time, late, early, twice, never; the tenant's sweep, with lost questions and answers |
 //! | [`actors::callbacks`] | what a provider tells by itself of work that outlives its socket: before and after every end, any number of times, out of order, against itself |
 //! | [`actors::questions`] | lookups, cancels with every answer, extensions of the hold: answered while other things happen, late, never, or by "no such operation" |
+//! | [`actors::resume`] | tries to take a stream up again: the provider sends the rest on, something else, refuses for good, or not now; a crash takes the try; the lost driver writes on |
 //! | [`actors::operator`] | every operation on an open, kept or resolved hold; on an older state; the same action again, or another under its id |
 //! | [`actors::objects`] | restarts of both objects: memory goes, rows and alarm stay |
 //!
@@ -45,7 +46,8 @@
 //!
 //! [`properties`] has one property per invariant, named by its number; two promises of the product: no settlement
 //! below what the provider can have billed (and exactly what it told, once it has), and a disconnect that stops the work
-//! reaches the driver; and one each about release records and about operators. Some are read off a state, others off a
+//! reaches the driver; and one each about release records, about operators, and about the places of generations that go on
+//! without a reader. Some are read off a state, others off a
 //! stored change (`checks`): what was terminal stays, what is released is fenced, what is decided has its record.
 //!
 //! Invariant 7 is about what happens in the end. The checker's own `eventually` misses histories that join others, so it is
@@ -66,9 +68,11 @@
 //!
 //! What the shells do not do yet, the harness does as the commands and effects of the rules ask for it: it names the
 //! operation with the headers, asks the provider, takes callbacks, extends the hold and starts the further attempt in the
-//! object, with a log of its own. An end of the edge is asked about before its offset is looked at, so that a fenced one is
-//! recorded whatever became of the log. Rules that no configuration has words for yet come from [`world::terms_of`]. What
-//! the default bounds assume stands in `tests/assumptions.rs`, each with the violation that follows without it.
+//! object, with a log of its own. A driver at the edge names its operation with the headers, too, so its stream can be
+//! taken up again; the shells leave that to drivers in the object. Where no cap is set, words about places are taken at
+//! once. An end of the edge is asked about before its offset is looked at, so that a fenced one is recorded whatever became
+//! of the log. Rules that no configuration has words for yet come from [`world::terms_of`]. What the default bounds assume
+//! stands in `tests/assumptions.rs`, each with the violation that follows without it.
 //!
 //! Not modelled: bytes (a piece of content has a length and as many tokens; the scanner and the counters have tests of
 //! their own), failing writes (the stores have), two incarnations of one object at once (the platform stops the older one

@@ -52,7 +52,8 @@ impl Step<'_> {
         if self.bug(Bug::ReleaseUnfenced) && self.lease_is_over(g) {
             return self.release(g, ReasonCode::ExpiredReleased);
         }
-        let driver_alive = self.memory(g).driver.is_some();
+        let memory = self.memory(g);
+        let driver_alive = memory.driver.is_some() || memory.resuming.is_some();
         let epoch = self.object(g).aggregate.live().map(|live| live.attempt.epoch());
         let woken = self.apply(g, &Command::Wake { driver_alive });
         let after = self.object(g).aggregate.live().map(|live| live.attempt.epoch());
@@ -109,9 +110,7 @@ impl Step<'_> {
                 return Err(refusal);
             }
         };
-        if self.bug(Bug::RecordForgotten) {
-            transition.evidence.clear();
-        }
+        self.distort_transition(&before, &mut transition);
         self.check_transition(g, command, &transition);
         self.commit(g, command, &transition, pieces);
         self.arm(g);
@@ -120,6 +119,7 @@ impl Step<'_> {
         }
         if transition.state.is_some() {
             self.take_words(g, now);
+            self.deliver_words(g);
         }
         Ok(transition)
     }
@@ -159,18 +159,20 @@ impl Step<'_> {
                     self.release(g, ReasonCode::CancelledByRequest);
                 }
             }
-            Effect::CollectEvidence { epoch } => {
-                let end = self.evidence_of_log(g);
-                let command = |end| Command::Reconcile { epoch: *epoch, end };
-                // The aggregate records a refusal; the next wake-up tries again.
-                let _: Result<_, Refusal> = self.conclude(g, command, end, Vec::new());
-            }
+            Effect::CollectEvidence { epoch } => self.resolve_lost(g, *epoch),
             Effect::RequestCancel { epoch, operation_id } => self.request_cancel(g, *epoch, operation_id),
             Effect::LookUp { epoch, operation_id } => self.look_up(g, *epoch, operation_id),
             Effect::ExtendHold { epoch, .. } => self.extend_hold(g, *epoch),
-            // The providers of this model take no stream up again.
-            Effect::CloseLog { .. } | Effect::DeleteContent | Effect::Resume { .. } => {}
+            Effect::Resume { epoch, operation_id } => self.take_up(g, *epoch, operation_id),
+            Effect::CloseLog { .. } | Effect::DeleteContent => {}
         }
+    }
+
+    pub(crate) fn resolve_lost(&mut self, g: usize, epoch: u32) {
+        let end = self.evidence_of_log(g);
+        let command = |end| Command::Reconcile { epoch, end };
+        // The aggregate records a refusal; the next wake-up tries again.
+        let _: Result<_, Refusal> = self.conclude(g, command, end, Vec::new());
     }
 
     /// The driver is lost: what was stored is the evidence. A terminal event in the log is completion.
@@ -293,7 +295,7 @@ impl Step<'_> {
         let Some(memory) = generation.object.memory.take() else { return };
         let client_here = memory.reader && generation.client.connected;
         if client_here {
-            generation.client.got = visible;
+            generation.client.stops_reading(visible);
             generation.client.connected = false;
         }
         let lost_early = memory.driver.as_ref().is_some_and(|driver| !driver.answered && !driver.told);

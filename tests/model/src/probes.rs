@@ -141,6 +141,34 @@ probes! {
     StaleVersionRefused => "operator's view of an older state refused",
     /// An operator's action came again.
     ActionRepeated => "repeated action answered from the record",
+    /// A stream went on under a new epoch.
+    TakenUp => "stream taken up again",
+    /// It went on to its end.
+    TakenUpAndCompleted => "stream taken up again, and completed",
+    /// It went on when it was not wanted any more.
+    TakenUpInVain => "stream not wanted any more when it went on",
+    /// A try brought nothing, and another one was made.
+    TriedAgain => "stream tried again after a pause",
+    /// The provider refused for good.
+    TryRefused => "given up: the provider refuses the rest of a stream",
+    /// Something else than the stored stream came.
+    OtherBytes => "given up: other bytes than the stored ones",
+    /// It was tried often enough.
+    TriesGivenUp => "given up: no new byte in so many tries",
+    /// Somebody asked to stop it between two drivers.
+    CancelledWhileTried => "cancelled while the stream was to be taken up",
+    /// The lost driver wrote after its stream was taken up.
+    ZombieAfterResume => "write of a lost driver refused after its stream was taken up",
+    /// A reader came back that had seen what a crash took, and the stream may bring it again.
+    ReaderWaits => "reader waits for what a crash took",
+    /// The tenant gave a place.
+    PlaceGranted => "place among the detached granted",
+    /// The cap was reached.
+    PlaceRefused => "no place among the detached: stopped",
+    /// A place was given back by a word.
+    PlaceFreed => "place among the detached freed by a word",
+    /// A word came late or twice.
+    PlaceWordLate => "word about a place late or repeated: nothing changed",
 }
 
 /// How often each situation was reached.

@@ -11,7 +11,7 @@ use holdfast_core::ledger::{Balances, Direction, Posting, PostingKind};
 use holdfast_core::money::Micros;
 use holdfast_core::policy::OnInterruption;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::reservation::{Aggregate, Attempt, Lifecycle, Reservation, ResolvedAs, Settlement};
+use holdfast_core::reservation::{Aggregate, Attempt, Lifecycle, Parcel, Reservation, ResolvedAs, Settlement};
 use holdfast_core::tenant::{AdmitContext, Hold, HoldState, PeriodState, admit};
 use stateright::Property;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,6 +51,9 @@ pub const AT_LEAST: &str = "at least: no settlement below what the provider can 
 /// Promise 2 of the product.
 pub const POLICY: &str = "policy: a disconnect that stops the work reaches the driver";
 
+/// Design 5: detached generations have a cap.
+pub const PLACES: &str = "places: as many go on without a reader as the tenant granted, never more than its cap, and each once its word came";
+
 macro_rules! properties {
     ($($name:ident: $holds:expr,)*) => {
         /// All of them.
@@ -88,8 +91,9 @@ properties! {
     EVIDENCE: |_, _| true,
     OPERATOR: |_, _| true,
     AT_LEAST: |model, state| state.generations.iter().all(|generation| settled_at_least(model, state, generation)),
-    // Whoever tells of a client that is gone checks the answer: see `Step::edge_append`.
-    POLICY: |_, _| true,
+    // Whoever tells of a client that is gone checks the answer, too: see `Step::edge_append`.
+    POLICY: |_, state| state.generations.iter().all(readers_are_there),
+    PLACES: places_agree,
 }
 
 fn of_hold<'a>(rows: &'a TenantRows, hold: &'a Hold) -> impl Iterator<Item = &'a Posting> {
@@ -242,6 +246,30 @@ fn cursor_is_served_right(model: &HoldfastModel, generation: &Generation, visibl
     // It reads on from `start`, so what it has up to there must be what the log has.
     let start = beyond.unwrap_or(offset);
     start <= common
+}
+
+/// A stream that was taken up again counts as read only while somebody reads it here: no policy waits for a reader that
+/// went with the lost driver.
+fn readers_are_there(generation: &Generation) -> bool {
+    let Some((live, memory)) = generation.object.aggregate.live().zip(generation.object.memory.as_ref()) else {
+        return true;
+    };
+    let driven = memory.driver.as_ref().is_some_and(|driver| driver.epoch == live.attempt.epoch());
+    let resumed = live.attempt.resumption.is_some_and(|resumption| resumption.resumed_at.is_some());
+    !(driven && resumed) || (live.lifecycle == Lifecycle::Active) <= memory.reader
+}
+
+/// A place whose word was answered is counted by the tenant as the reservation has it.
+fn places_agree(model: &HoldfastModel, state: &State) -> bool {
+    let Some(most) = model.config.variants[state.variant].detached_max else { return true };
+    let rows = &state.tenant.rows;
+    let agrees = |(g, generation): (usize, &Generation)| {
+        let Some(live) = generation.object.aggregate.live() else { return true };
+        let told = live.deliveries.iter().all(|delivery| delivery.parcel != Parcel::Place);
+        let hold = rows.hold(&model.identities[g].reservation).filter(|hold| hold.state == HoldState::Open);
+        !told || live.resolution.is_some() || hold.is_none_or(|hold| hold.place.taken == live.place.taken)
+    };
+    rows.detached() <= most && state.generations.iter().enumerate().all(agrees)
 }
 
 fn audit_is_whole(rows: &TenantRows) -> bool {

@@ -5,7 +5,7 @@ use crate::step::Step;
 use holdfast_core::ledger::{Posting, PostingKind, ReasonCode, posting_id};
 use holdfast_core::money::Micros;
 use holdfast_core::reservation::{
-    Aggregate, Command, Delivery, Lifecycle, Parcel, Reconciliation, Reply, Reservation, Settlement, Transition,
+    Aggregate, Command, Delivery, Effect, Lifecycle, Parcel, Reconciliation, Reply, Reservation, Settlement, Transition,
 };
 use std::sync::Arc;
 
@@ -68,6 +68,27 @@ impl Step<'_> {
                 None => aggregate,
             },
             _ => aggregate,
+        }
+    }
+
+    /// What a broken rule makes of a command.
+    pub(crate) fn distort_transition(&self, before: &Aggregate, transition: &mut Transition) {
+        if self.bug(Bug::RecordForgotten) {
+            transition.evidence.clear();
+        }
+        let Some(Aggregate::Live(after)) = &mut transition.state else { return };
+        let resumed = after.attempt.resumption.is_some();
+        if self.bug(Bug::LossForgotten) && resumed {
+            after.lost_from = None;
+        }
+        let owned = before.live().map(|live| live.attempt.epoch());
+        if let (true, true, Some(owned)) = (self.bug(Bug::ResumeUnfenced), resumed, owned) {
+            after.attempt.lease.epoch = owned;
+            for effect in &mut transition.effects {
+                if let Effect::Resume { epoch, .. } = effect {
+                    *epoch = owned;
+                }
+            }
         }
     }
 

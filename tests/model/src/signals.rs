@@ -16,6 +16,9 @@ impl Step<'_> {
         let row = refused_row(command, refusal, now).filter(|_| !self.bug(Bug::DropLate));
         let stale = row.is_some() && matches!(refusal, Refusal::StaleEpoch { .. });
         self.hit_if(stale, Probe::StaleRefused);
+        if stale {
+            self.note_zombie(&self.aggregate(g));
+        }
         let told = late_signal(command, refusal, now);
         if let Some(signal) = told.clone().filter(|_| !self.bug(Bug::DropLateSignal)) {
             // A tombstone records it, too; nothing refuses a signal.

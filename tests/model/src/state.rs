@@ -89,8 +89,8 @@ pub struct Generation {
     pub callbacks: BTreeSet<Callback>,
     /// Actions that an operator may still take.
     pub operator: u8,
-    /// Settle messages on their way to the tenant: rows of the outbox. A message may be delivered late, twice or never.
-    pub settles: BTreeSet<u8>,
+    /// Messages on their way to the tenant. Each may be delivered late, twice or never.
+    pub messages: BTreeSet<Message>,
     /// The first answer to Admit, to compare with.
     pub first_admitted: Option<Arc<Admitted>>,
 }
@@ -137,6 +137,8 @@ pub struct Memory {
     pub cancelling: Option<Question<CancelAnswer>>,
     /// The tenant is asked to extend the hold; its answer is whether it did.
     pub extending: Option<Question<bool>>,
+    /// The provider is asked for the rest of a stream.
+    pub resuming: Option<Resuming>,
     /// When the provider was last heard.
     pub received_at: Option<UnixMillis>,
     /// What the alarm is set to, as far as is known.
@@ -145,12 +147,29 @@ pub struct Memory {
     pub alarm_known: bool,
 }
 
+/// What is delivered to the tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Message {
+    /// A posting.
+    Settle {
+        /// Its row of the outbox.
+        row: u8,
+    },
+    /// Whether the work goes on without a reader.
+    Place {
+        /// The number of the word.
+        number: u32,
+        /// What was so when it was sent.
+        taken: bool,
+    },
+}
+
 /// A delivery that waits for its receipt, and those behind it in the same round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sending {
-    /// The row of the outbox that is on its way.
-    pub row: u8,
-    /// The rows that follow: bit `n` is row `n`.
+    /// What is on its way.
+    pub message: Message,
+    /// The rows of the outbox that follow: bit `n` is row `n`.
     pub rest: u8,
     /// The tenant's answer, on its way back.
     pub answer: Option<Settled>,
@@ -178,6 +197,17 @@ pub struct Question<Answer> {
     pub answer: Option<Answer>,
 }
 
+/// A try to take a stream up again, of which nothing has come yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Resuming {
+    /// The epoch that tries.
+    pub epoch: u32,
+    /// The attempt whose stream it is.
+    pub attempt: u8,
+    /// How many content pieces were stored when the rest was asked for.
+    pub from: u8,
+}
+
 /// A driver, wherever it lives, with what it has received and not stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Driver {
@@ -189,6 +219,8 @@ pub struct Driver {
     pub answered: bool,
     /// The headers wait for the first batch.
     pub response_waits: bool,
+    /// The next content piece that it hears.
+    pub hears: u8,
     /// Delivered to readers, not stored (or, at the edge, not known to be stored).
     pub unstored: Vec<Piece>,
     /// At the edge: pieces that the object has confirmed.
@@ -279,7 +311,7 @@ pub enum Edge {
 pub struct Client {
     /// Whether it is connected: to the edge that drives, or to the object.
     pub connected: bool,
-    /// What it had read when it was last cut off.
+    /// What it had read when it was last cut off. While it is connected: what it waits behind, if it waits.
     pub got: Vec<Piece>,
     /// Disconnects that are left.
     pub disconnects: u8,
@@ -338,6 +370,15 @@ pub enum Said {
     Contradiction,
 }
 
+impl Client {
+    /// It reads no more. What it was given stays with it; one that waited for more than there is has what it had.
+    pub(crate) fn stops_reading(&mut self, visible: Vec<Piece>) {
+        if crate::world::length_of(&self.got) <= crate::world::length_of(&visible) {
+            self.got = visible;
+        }
+    }
+}
+
 impl Object {
     /// What the log says to the rules.
     #[must_use]
@@ -373,11 +414,18 @@ impl Driver {
             attempt,
             answered: false,
             response_waits: false,
+            hears: 0,
             unstored: Vec::new(),
             confirmed: 0,
             told: false,
             outcome: None,
         }
+    }
+
+    /// A driver that has taken a stream up again: its head is stored, and it hears what follows the stored pieces.
+    #[must_use]
+    pub fn resumed(Resuming { epoch, attempt, from }: Resuming) -> Self {
+        Self { answered: true, hears: from, ..Self::new(epoch, attempt) }
     }
 
     /// Whether the provider's terminal has come.
@@ -413,21 +461,23 @@ impl Generation {
     }
 
     /// The driver of the attempt of now, wherever it lives, as long as it holds its socket to the provider. A zombie of an
-    /// earlier one hears no more than it has heard.
+    /// earlier attempt hears no more than it has heard, and so does one beside a driver that has taken its stream up.
     #[must_use]
     pub fn driver(&self) -> Option<&Driver> {
-        match &self.edge {
+        let here = self.object.memory.as_ref().and_then(|memory| memory.driver.as_ref());
+        here.or(match &self.edge {
             Edge::Driving(driver) if self.earlier.is_empty() => Some(driver),
-            _ => self.object.memory.as_ref().and_then(|memory| memory.driver.as_ref()),
-        }
+            _ => None,
+        })
     }
 
     /// The same, to change it.
     pub fn driver_mut(&mut self) -> Option<&mut Driver> {
-        match &mut self.edge {
+        let here = self.object.memory.as_mut().and_then(|memory| memory.driver.as_mut());
+        here.or(match &mut self.edge {
             Edge::Driving(driver) if self.earlier.is_empty() => Some(driver),
-            _ => self.object.memory.as_mut().and_then(|memory| memory.driver.as_mut()),
-        }
+            _ => None,
+        })
     }
 }
 
@@ -447,10 +497,7 @@ impl State {
             variant,
             now: crate::world::START,
             jumps: config.jumps + route.more_jumps,
-            faults: Faults {
-                total: config.faults.total.saturating_sub(route.fewer_faults).min(route.faults_max),
-                ..config.faults
-            },
+            faults: config.faults.of(route),
             tenant: Tenant { rows: Arc::default(), alarm: None, armed: Armed::Unknown },
             generations: vec![
                 Generation { client, operator: route.operator_actions, ..Generation::default() };

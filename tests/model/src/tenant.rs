@@ -10,11 +10,11 @@ use holdfast_core::ids::ReservationId;
 use holdfast_core::ledger::{Posting, PostingKind, ReasonCode, posting_id};
 use holdfast_core::money::Micros;
 use holdfast_core::refusal::Refusal;
-use holdfast_core::reservation::{Command, ResolvedBy};
+use holdfast_core::reservation::{Command, Detached, Place, ResolvedBy};
 use holdfast_core::tenant::account::grant;
 use holdfast_core::tenant::{
-    Admit, AdmitContext, Admitted, Extend, ExtendContext, Hold, HoldState, KeyAfter, PeriodState, PostedRows,
-    SettleContext, SettlementRows, admit, due_after_start, extend, settle,
+    Admit, AdmitContext, Admitted, DetachedContext, Extend, ExtendContext, Hold, HoldState, KeyAfter, PeriodState,
+    PostedRows, SettleContext, SettlementRows, admit, detach, due_after_start, extend, settle,
 };
 use holdfast_core::time::UnixMillis;
 use std::sync::Arc;
@@ -48,6 +48,12 @@ impl TenantRows {
     #[must_use]
     pub fn hold(&self, reservation: &ReservationId) -> Option<&Hold> {
         self.holds.get(reservation)
+    }
+
+    /// How many generations go on without a reader, as far as is known here.
+    #[must_use]
+    pub fn detached(&self) -> u32 {
+        u32::try_from(self.holds.values().filter(|hold| hold.is_detached()).count()).unwrap_or(u32::MAX)
     }
 
     /// When the next open hold is due.
@@ -158,6 +164,32 @@ impl Step<'_> {
         };
         if let Some(rows) = extend(&context, request, now)? {
             self.store_settlement(rows);
+        }
+        Ok(())
+    }
+
+    /// A word about a place. What it finds is counted before: holds whose generation goes on without a reader.
+    pub(crate) fn detach(&mut self, told: &Detached) -> Result<(), Refusal> {
+        self.tenant_call(|step| step.answer_detach(told))
+    }
+
+    fn answer_detach(&mut self, told: &Detached) -> Result<(), Refusal> {
+        let rows = self.state.tenant.rows.clone();
+        let mut hold = rows.hold(&told.identity.reservation).cloned();
+        if let Some(hold) = hold.as_mut().filter(|_| self.bug(Bug::LatePlaceWordCounts)) {
+            hold.place.number = 0;
+        }
+        let detached = if self.bug(Bug::PlaceAboveCap) { 0 } else { rows.detached() };
+        let context = DetachedContext { config: &self.setting().tenant, hold: hold.as_ref(), detached };
+        let Some(hold) = detach(&context, told)? else {
+            self.hit(Probe::PlaceWordLate);
+            return Ok(());
+        };
+        let Place { number, taken } = told.place;
+        self.hit_if(taken, Probe::PlaceGranted);
+        self.hit_if(!taken && number > 0, Probe::PlaceFreed);
+        if taken || !self.bug(Bug::PlaceNotFreed) {
+            self.tenant().holds.insert(hold.identity.reservation.clone(), hold);
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The routes and providers that are always explored. Each shows a part of the rules; nobody pays for all at once.
 
 use crate::actors::operator::Operates;
+use crate::actors::resume::Answers;
 use crate::config::{Requests, Variant};
 use crate::state::{Fate, Outcome, Reported, Said};
 use holdfast_core::capability::Capabilities;
@@ -29,6 +30,9 @@ const STATUS: Capabilities = Capabilities { callback: false, status: true, ..CAL
 const STATUS_AND_CALLBACK: Capabilities = Capabilities { status: true, ..CALLBACK };
 const CANCEL: Capabilities = Capabilities { callback: false, cancel: true, ..CALLBACK };
 const CANCEL_AND_STATUS: Capabilities = Capabilities { status: true, ..CANCEL };
+const RESUME: Capabilities = Capabilities { callback: false, resume: true, ..CALLBACK };
+const RESUME_AND_STATUS: Capabilities = Capabilities { status: true, ..RESUME };
+const RESUME_AND_CANCEL: Capabilities = Capabilities { cancel: true, ..RESUME };
 const CANCEL_AND_CALLBACK: Capabilities = Capabilities { callback: true, ..CANCEL };
 
 impl Variant {
@@ -53,6 +57,9 @@ impl Variant {
             unseen: Vec::new(),
             callbacks: Vec::new(),
             slow_provider: false,
+            resumes: Vec::new(),
+            total_ticks: None,
+            detached_max: None,
             on_expiry: None,
             slot_on_expiry: SlotOnExpiry::default(),
             on_interruption: OnInterruption::default(),
@@ -64,6 +71,7 @@ impl Variant {
             more_jumps: 0,
             brief: false,
             fewer_faults: 0,
+            words_only: false,
             faults_max: u8::MAX,
             outcomes: vec![Outcome::Complete(Reported::Streamed), Outcome::Refused],
         }
@@ -118,6 +126,12 @@ impl Variant {
         Self { on_interruption: OnInterruption::Retry, ..self }
     }
 
+    /// The same, where a try to take a stream up again may be answered so.
+    #[must_use]
+    pub fn resuming(self, resumes: &[Answers]) -> Self {
+        Self { resumes: resumes.to_vec(), ..self }
+    }
+
     /// The same, with an operator who may do these, so often.
     #[must_use]
     pub fn operated(self, operations: &[Operates], operator_actions: u8) -> Self {
@@ -127,7 +141,7 @@ impl Variant {
 
 /// All of them.
 pub(crate) fn all() -> Vec<Variant> {
-    [driven(), expiring(), provider_speaks(), retrying(), operated()].concat()
+    [driven(), expiring(), provider_speaks(), retrying(), operated(), resuming(), detached()].concat()
 }
 
 /// The socket is the only lever.
@@ -253,5 +267,50 @@ fn operated() -> Vec<Variant> {
         Variant { observation_ticks: 1, fewer_faults: 1, ..Variant::object("operator: and a zombie").at_edge() }
             .ending(&COMPLETES)
             .operated(&[Release, Correct], 1),
+    ]
+}
+
+/// Streams that are taken up again.
+fn resuming() -> Vec<Variant> {
+    use Answers::{Differs, Fails, Refuses, TakesUp};
+    vec![
+        Variant::object("resume: driver lost")
+            .ending(&COMPLETES)
+            .outliving(RESUME, &[COMPLETES_UNSEEN], 1)
+            .resuming(&[TakesUp, Refuses, Differs])
+            .client(0, 1, 0),
+        Variant { faults_max: 1, fewer_faults: 1, ..Variant::object("resume: broken stream, and lookup") }
+            .ending(&COMPLETES_OR_BREAKS)
+            .outliving(RESUME_AND_STATUS, &[COMPLETES_UNSEEN], 1)
+            .resuming(&[TakesUp, Refuses]),
+        Variant { faults_max: 1, total_ticks: Some(2), ..Variant::object("resume: lost bytes, and a cancel") }
+            .ending(&COMPLETES)
+            .outliving(RESUME_AND_CANCEL, &[], 1)
+            .resuming(&[TakesUp])
+            .client(0, 0, 1),
+        Variant { total_ticks: Some(60), more_jumps: 6, fewer_faults: 1, ..Variant::object("resume: tries in vain") }
+            .ending(&BREAKS)
+            .outliving(RESUME, &[], 1)
+            .resuming(&[Fails]),
+        Variant::object("resume: driver at the edge lost")
+            .at_edge()
+            .ending(&COMPLETES)
+            .outliving(RESUME, &[COMPLETES_UNSEEN], 1)
+            .resuming(&[TakesUp]),
+    ]
+}
+
+/// Generations without a reader, under a cap.
+fn detached() -> Vec<Variant> {
+    let capped = |variant| Variant { detached_max: Some(1), total_ticks: Some(1), streaming: false, ..variant };
+    let two = Variant::object("detached: two, and one place");
+    vec![
+        Variant { requests: Requests::Two, brief: true, fewer_faults: 1, words_only: true, ..capped(two) }
+            .ending(&COMPLETES)
+            .client(1, 0, 0),
+        capped(Variant::object("detached: back, and away again").ending(&COMPLETES).client(2, 1, 0)),
+        capped(Variant::object("detached: the hold is kept").ending(&[Outcome::NoAnswer]))
+            .outliving(CALLBACK, &[], 1)
+            .client(1, 0, 0),
     ]
 }

@@ -67,10 +67,11 @@ impl Setting {
         let owner = if variant.owner == Owner::Edge { "edge" } else { "object" };
         let policy = if variant.on_disconnect == OnDisconnect::Cancel { "cancel" } else { "detach" };
         let slots = if variant.requests == Requests::OneSlot { 1 } else { 2 };
+        let detached = variant.detached_max.map_or(String::new(), |max| format!(r#""detached_max":{max},"#));
         let grant = if variant.tight_budget { HOLD } else { 100_000 };
         let ms = |ticks: u64| ticks * TICK_MS;
         let tenants = format!(
-            r#"{{"budget":{{"limit_micros":50000,"period":"day"}},"concurrency":{slots},
+            r#"{{"budget":{{"limit_micros":50000,"period":"day"}},"concurrency":{slots},{detached}
                 "routes":[{{"name":"r","provider":"p","owner":"{owner}","on_disconnect":"{policy}","grace_ms":{},
                     "max_output_tokens":{OUTPUT_TOKENS},"lease_ms":{},"first_byte_ms":{},"idle_ms":{},"total_ms":{},
                     "observation_ms":{},"retention_s":3600}}]}}"#,
@@ -78,7 +79,7 @@ impl Setting {
             ms(if variant.brief { 1 } else { config.lease_ticks }),
             ms(config.silence_ticks),
             ms(config.silence_ticks),
-            ms(config.total_ticks),
+            ms(variant.total_ticks.unwrap_or(config.total_ticks)),
             ms(variant.observation_ticks),
         );
         let tenant: TenantConfig = serde_json::from_str(&tenants).expect("a well-formed document");

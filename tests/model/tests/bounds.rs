@@ -22,6 +22,10 @@ fn all_invariants_hold_in_every_reachable_state() {
 #[test]
 fn the_default_bounds_have_every_kind_of_fault() {
     let faults = Config::default_test().faults;
-    assert!([faults.total, faults.crashes, faults.lost, faults.duplicates, faults.alarms].iter().all(|left| *left > 0));
+    assert!(
+        [faults.total, faults.crashes, faults.lost, faults.duplicates, faults.alarms, faults.words]
+            .iter()
+            .all(|left| *left > 0)
+    );
     assert_eq!(Config::default_test().bug, None);
 }

@@ -59,4 +59,10 @@ caught! {
     slot_freed_by_both: SlotFreedByBoth,
     sweep_believes_its_alarm: SweepBelievesItsAlarm,
     edge_client_forgotten: EdgeClientForgotten,
+    resume_unfenced: ResumeUnfenced,
+    resume_repeats_a_piece: ResumeRepeatsAPiece,
+    loss_forgotten: LossForgotten,
+    place_above_cap: PlaceAboveCap,
+    late_place_word_counts: LatePlaceWordCounts,
+    place_not_freed: PlaceNotFreed,
 }

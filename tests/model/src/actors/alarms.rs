@@ -124,7 +124,7 @@ fn is_urgent(model: &HoldfastModel, state: &State) -> bool {
 
 /// Whether an answer is awaited that comes in less than a tick.
 fn asks(variant: &Variant, memory: &Memory) -> bool {
-    let provider = memory.lookup.is_some() || memory.cancelling.is_some();
+    let provider = memory.lookup.is_some() || memory.cancelling.is_some() || memory.resuming.is_some();
     memory.extending.is_some() || (provider && !variant.slow_provider)
 }
 

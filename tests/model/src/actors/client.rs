@@ -69,7 +69,8 @@ impl Step<'_> {
             generation.client.got = generation.visible_to_edge_client(driver);
             return;
         }
-        generation.client.got = generation.visible_to_object_readers();
+        let visible = generation.visible_to_object_readers();
+        generation.client.stops_reading(visible);
         let memory = self.memory(g);
         if std::mem::take(&mut memory.reader) {
             self.readers_changed(g);
@@ -84,9 +85,14 @@ impl Step<'_> {
         let offset = length_of(&generation.client.got);
         let lost = live.cursor_beyond(offset, generation.visible_length()).is_some();
         self.hit_if(lost && live.lost_from.is_some(), Probe::ReadBeyondLoss);
+        // It waits where it stopped, as long as the stream may be taken up again.
+        let waits = lost && live.may_resume(self.now());
+        self.hit_if(waits, Probe::ReaderWaits);
         let generation = self.generation(g);
         generation.client.connected = true;
-        generation.client.got = Vec::new();
+        if !waits {
+            generation.client.got = Vec::new();
+        }
         self.memory(g).reader = true;
         self.readers_changed(g);
     }

@@ -1,8 +1,8 @@
-//! Settle messages between the two objects: late, twice, never; and their receipts.
+//! Messages from the object to the tenant: late, twice, never; and their receipts.
 
 use crate::config::Fault;
 use crate::probes::Probe;
-use crate::state::{Sending, Settled, State};
+use crate::state::{Message, Sending, Settled, State};
 use crate::step::Step;
 
 /// What happens to a delivery.
@@ -12,8 +12,8 @@ pub enum Action {
     Arrives {
         /// Which request.
         g: usize,
-        /// The row of its outbox.
-        row: u8,
+        /// Which message.
+        message: Message,
         /// A copy of it is still on its way.
         comes_again: bool,
     },
@@ -31,33 +31,37 @@ pub enum Action {
 
 pub(crate) fn actions(state: &State, g: usize, may: &mut dyn FnMut(Action)) {
     let generation = &state.generations[g];
-    for row in &generation.settles {
-        may(Action::Arrives { g, row: *row, comes_again: false });
-        if state.faults.allow(Fault::Duplicate) {
-            may(Action::Arrives { g, row: *row, comes_again: true });
+    for message in &generation.messages {
+        may(Action::Arrives { g, message: *message, comes_again: false });
+        if state.faults.allow(fault_of(*message, Fault::Duplicate)) {
+            may(Action::Arrives { g, message: *message, comes_again: true });
         }
     }
     let Some(sending) = generation.object.memory.as_ref().and_then(|memory| memory.sending) else { return };
     if sending.answer.is_some() {
         may(Action::Receipt { g });
     }
-    if state.faults.allow(Fault::Loss) {
+    if state.faults.allow(fault_of(sending.message, Fault::Loss)) {
         may(Action::NoReceipt { g });
     }
 }
 
+/// What it is when this happens to a message.
+const fn fault_of(message: Message, fault: Fault) -> Fault {
+    if matches!(message, Message::Place { .. }) { Fault::Word } else { fault }
+}
+
 pub(crate) fn perform(step: &mut Step<'_>, action: Action) {
     match action {
-        Action::Arrives { g, row, comes_again } => {
-            step.spend_if(comes_again, Fault::Duplicate);
+        Action::Arrives { g, message, comes_again } => {
+            step.spend_if(comes_again, fault_of(message, Fault::Duplicate));
             if !comes_again {
-                step.generation(g).settles.remove(&row);
+                step.generation(g).messages.remove(&message);
             }
-            let posting = step.posting(g, row);
-            let answer = Settled::of(step.settle(&posting));
+            let answer = step.tenant_takes(g, message);
             let memory = step.generation(g).object.memory.as_mut();
             if let Some(sending) = memory.and_then(|memory| memory.sending.as_mut())
-                && sending.row == row
+                && sending.message == message
             {
                 sending.answer.get_or_insert(answer);
             }
@@ -68,8 +72,8 @@ pub(crate) fn perform(step: &mut Step<'_>, action: Action) {
             }
         }
         Action::NoReceipt { g } => {
-            step.state.faults.spend(Fault::Loss);
             if let Some(sending) = step.memory(g).sending.take() {
+                step.state.faults.spend(fault_of(sending.message, Fault::Loss));
                 step.hit_if(sending.answer == Some(Settled::Applied), Probe::DeliveredAgain);
                 step.acknowledge(g, sending, Settled::Failed);
             }

@@ -11,6 +11,7 @@ pub mod objects;
 pub mod operator;
 pub mod provider;
 pub mod questions;
+pub mod resume;
 
 use crate::HoldfastModel;
 use crate::state::State;
@@ -37,6 +38,8 @@ pub enum Action {
     Callback(callbacks::Action),
     /// Lookups, cancels, and extensions of the hold.
     Question(questions::Action),
+    /// Tries to take a stream up again.
+    Resume(resume::Action),
     /// An operator.
     Operator(operator::Action),
 }
@@ -53,6 +56,8 @@ pub(crate) fn actions(model: &HoldfastModel, state: &State, out: &mut Vec<Action
         objects::actions(state, g, &mut |action| out.push(Action::Object(action)));
         callbacks::actions(state, g, &mut |action| out.push(Action::Callback(action)));
         questions::actions(state, g, &mut |action| out.push(Action::Question(action)));
+        let resumes = &model.config.variants[state.variant].resumes;
+        resume::actions(state, resumes, g, &mut |action| out.push(Action::Resume(action)));
         operator::actions(model, state, g, &mut |action| out.push(Action::Operator(action)));
     }
     objects::tenant_actions(state, &mut |action| out.push(Action::Object(action)));
@@ -71,6 +76,7 @@ pub(crate) fn perform(step: &mut Step<'_>, action: Action) {
         Action::Object(action) => objects::perform(step, action),
         Action::Callback(action) => callbacks::perform(step, action),
         Action::Question(action) => questions::perform(step, action),
+        Action::Resume(action) => resume::perform(step, action),
         Action::Operator(action) => operator::perform(step, action),
     }
 }

@@ -7,7 +7,6 @@ use crate::state::{Driver, Fate, Generation, Outcome, Piece, State};
 use crate::step::Step;
 use crate::world::{head_status, length_of, operation_id, tokens_streamed, usage_of};
 use holdfast_core::meter::EndClass;
-use holdfast_core::policy::Owner;
 use holdfast_core::reservation::{SourceEnd, UpstreamEnd};
 
 /// What a provider does.
@@ -50,14 +49,24 @@ pub(crate) fn actions(model: &HoldfastModel, state: &State, g: usize, may: &mut 
         may(Action::Answers { g });
     }
     // A driver at the edge that waits for its object reads on meanwhile: more than a batch may be lost with it.
-    if driver.answered && generation.provider.sent < model.config.pieces {
+    let provider = &generation.provider;
+    let repeats = driver.hears < provider.sent;
+    if driver.answered && (repeats || (provider.fate == Fate::Running && provider.sent < model.config.pieces)) {
         may(Action::Sends { g });
     }
     for outcome in &variant.outcomes {
         let in_stream = matches!(outcome, Outcome::Complete(_) | Outcome::Interrupted | Outcome::ErrorInBand);
-        if !variant.streaming || in_stream == driver.answered {
+        let open = provider.fate == Fate::Running || *outcome == Outcome::Interrupted;
+        if (!variant.streaming || in_stream == driver.answered)
+            && open
+            && (!repeats || *outcome == Outcome::Interrupted)
+        {
             may(Action::Ends { g, outcome: *outcome });
         }
+    }
+    // What has ended unseen gives the rest of its stream, too.
+    if let (Fate::Completed(reported), true, false) = (provider.fate, driver.answered, repeats) {
+        may(Action::Ends { g, outcome: Outcome::Complete(reported) });
     }
 }
 
@@ -89,9 +98,9 @@ pub(crate) fn perform(step: &mut Step<'_>, action: Action) {
     }
     let attempt = step.state.generations[g].attempt();
     step.calls_back(g, attempt);
-    // A further attempt is the object's, also where an edge drove the first.
-    let in_object = step.variant().owner == Owner::Object || attempt > 0;
-    if in_object {
+    // A further attempt is the object's, also where an edge drove the first; so is a stream that is taken up again.
+    let memory = step.state.generations[g].object.memory.as_ref();
+    if memory.is_some_and(|memory| memory.driver.is_some()) {
         let now = step.now();
         step.memory(g).received_at = Some(now);
         step.flush_what_is_full(g);
@@ -115,11 +124,12 @@ impl Step<'_> {
     fn sends(&mut self, g: usize) {
         let bytes = u16::try_from(self.config().piece_bytes).unwrap_or(u16::MAX);
         let generation = self.generation(g);
-        let n = generation.provider.sent;
-        generation.provider.sent += 1;
-        if let Some(driver) = generation.driver_mut() {
-            driver.unstored.push(Piece::Content { n, bytes });
-        }
+        let sent = generation.provider.sent;
+        let Some(driver) = generation.driver_mut() else { return };
+        let n = driver.hears;
+        driver.hears += 1;
+        driver.unstored.push(Piece::Content { n, bytes });
+        generation.provider.sent = sent.max(n + 1);
     }
 
     fn ends(&mut self, g: usize, outcome: Outcome) {
