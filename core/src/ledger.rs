@@ -15,12 +15,14 @@
 mod balances;
 mod entry;
 mod invoice;
+mod receipt;
 mod usage_record;
 mod usage_sums;
 
 pub use balances::Balances;
 pub use entry::LedgerEntry;
 pub use invoice::InvoiceLine;
+pub use receipt::Receipt;
 pub use usage_record::{Observed, UsageRecord, usage_record_id};
 pub use usage_sums::{ChargedAs, GROUPS_MAX, GroupBy, GroupKey, GroupSum, SumError, UsageGroup, UsageSums};
 

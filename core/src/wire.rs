@@ -19,7 +19,7 @@ pub use operations::{OperationCall, OperationReply, Swept};
 use crate::config::{Condition, ConfigEntry, ConfigVersion};
 use crate::ids::{GenerationId, TokenId};
 use crate::key::KeyDigest;
-use crate::ledger::Posting;
+use crate::ledger::{Posting, Receipt};
 use crate::money::Micros;
 use crate::refusal::Refusal;
 use crate::reservation::{Detached, RunEnd};
@@ -319,7 +319,11 @@ pub enum TenantReply {
         check: String,
     },
     /// Every posting is applied, now or before.
-    Settled,
+    Settled {
+        /// When, and with which effects, in the order of the postings.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        receipts: Vec<Receipt>,
+    },
     /// The webhook, or deliveries, as the API shows them; see [`crate::webhook::view`].
     Webhook {
         /// JSON.
@@ -431,6 +435,13 @@ mod tests {
         let settle = TenantCall::Settle { postings: Vec::new(), run: None };
         assert_eq!(serde_json::to_string(&settle).unwrap(), r#"{"call":"settle","postings":[]}"#);
         assert_eq!(serde_json::from_str::<TenantCall>(r#"{"call":"settle","postings":[]}"#).unwrap(), settle);
+        for settled in [
+            r#"{"reply":"settled"}"#,
+            r#"{"reply":"settled","receipts":[{"posting_id":"p","recorded_at":7,"credit_returned":5,"slot_returned":true}]}"#,
+        ] {
+            let reply = serde_json::from_str::<TenantReply>(settled).unwrap();
+            assert_eq!(serde_json::to_string(&reply).unwrap(), settled);
+        }
         let generation = GenerationId::from_random([1; 16]);
         assert_eq!(
             serde_json::to_string(&TenantCall::ResultRead { generation }).unwrap(),

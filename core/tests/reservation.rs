@@ -49,6 +49,10 @@ mod operate;
 mod outbox;
 #[path = "reservation/place.rs"]
 mod place;
+#[path = "reservation/records.rs"]
+mod records;
+#[path = "reservation/records_text.rs"]
+mod records_text;
 #[path = "reservation/redeliver.rs"]
 mod redeliver;
 #[path = "reservation/rejoin.rs"]

@@ -46,7 +46,7 @@ pub enum EffectKind {
     },
     /// Somebody is told.
     Notification {
-        /// By which way: `webhook`, `operator`.
+        /// By which way: `tenant` (its object takes the message, and tells whoever listens), `webhook`, `operator`.
         channel: String,
         /// Id of the message.
         message_id: String,
@@ -156,12 +156,17 @@ impl ReleaseEffects {
     /// Puts each effect into its list, in the given order, and names those that are not done.
     #[must_use]
     pub fn new(effects: Vec<Effect>, errors: Vec<String>) -> Self {
-        let mut sorted = Self { errors, ..Self::default() };
+        Self { errors, ..Self::default() }.and(effects)
+    }
+
+    /// The same with further effects.
+    #[must_use]
+    pub fn and(mut self, effects: Vec<Effect>) -> Self {
         for effect in effects {
-            sorted.list(effect.what.group()).push(effect);
+            self.list(effect.what.group()).push(effect);
         }
-        sorted.partial_failures = sorted.not_done();
-        sorted
+        self.partial_failures = self.not_done();
+        self
     }
 
     fn list(&mut self, group: Group) -> &mut Vec<Effect> {

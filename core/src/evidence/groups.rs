@@ -87,6 +87,8 @@ pub struct ReservationIdentity {
 pub enum ActivityKind {
     /// The hold was placed, and nothing since.
     Admitted,
+    /// A further attempt was prepared.
+    Prepared,
     /// The attempt was submitted.
     Submitted,
     /// A batch of output was stored.

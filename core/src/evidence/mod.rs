@@ -17,13 +17,15 @@
 //! [`EvidenceRecord::from_stored`] takes nothing else, so that an added member or a changed space shows too.
 //!
 //! Records are only ever appended. What arrives after a release makes a [`LateSignalRecord`] that names the release by
-//! its hash. A member that a later schema adds must be left out of the JSON where it is absent, or the hashes of older
+//! its hash; when the effects that a record left open are known, an [`EffectsRecord`] names that record. A member that a later schema adds must be left out of the JSON where it is absent, or the hashes of older
 //! records would change.
 
 mod effects;
+mod follow_up;
 mod groups;
 
 pub use effects::{Effect, EffectKind, Outcome, ReleaseEffects};
+pub use follow_up::EffectsRecord;
 pub use groups::{
     Activity, ActivityKind, Classification, DecisionPolicy, DeliveryMetadata, Disposition, ExpectedSignal, Fact,
     FactValue, LifecycleTiming, MatchResult, QueueStatus, Reconciliation, RecordGovernance, ReleaseAuthority,

@@ -25,6 +25,23 @@
 //! Three things hold whatever the circumstances are. Nothing is released, settled by estimate or repeated while the
 //! driver shows life, is not fenced, or a newer attempt owns (invariant 4). Before the deadline only evidence ends a hold.
 //! And without a fence, no time that passes ever does.
+//!
+//! # What is observed before
+//!
+//! The reservation asks these rules behind the fence and before any resolution: whoever finds the lease over takes it over
+//! under a new epoch first, and the stored log is read then. So of its evidence the driver is always fenced, the attempt
+//! always the newest, and nothing ever posted; what varies is execution, usage, completion and conflict, with the lease
+//! and the last sign of life as they were when the fenced driver lost them. The conditions of the rules 2, 3 and 6 are
+//! looked at earlier, by the rows and by now:
+//!
+//! | condition | looked at | then |
+//! |---|---|---|
+//! | the driver shows life (rule 2, candidate row 2) | at every wake-up | its lease is renewed, and nothing is taken over |
+//! | a newer attempt owns (rule 2) | by the epoch that each command names | refused as `stale_epoch`, and recorded |
+//! | the posting is authored (rule 3, candidate row 5) | by the lifecycle, and when the tenant says that it still holds | refused; what was authored is sent again |
+//! | silent and not fenced (rule 6) | at the wake-up that finds the lease over | fenced at once; look-ups are rule 7's |
+//!
+//! The three rules stand here because the rules are total: whoever collects evidence without a fence is told to wait.
 
 mod backoff;
 mod classify;

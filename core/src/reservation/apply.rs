@@ -5,6 +5,7 @@ use super::command::{Command, HistoryRow, Reply, ResolvedBy, Transition};
 use super::conclude::{SourceEnd, UpstreamEnd, is_success, terminal_usage};
 use super::drive::start;
 use super::outbox::delivery;
+use super::record::Heard;
 use super::signal::{Report, Signal, SignalRow, Subject};
 use super::{Aggregate, Lifecycle, LogFacts, Reservation, Settlement, Tombstone, machine};
 use crate::evidence::Disposition;
@@ -48,7 +49,7 @@ impl Aggregate {
                 transition
             }
         };
-        Ok(transition.placed(self, now).announced(self, now).with_operation(self, now))
+        Ok(transition.placed(self, now).announced(self, now).with_operation(self, now).recorded())
     }
 }
 
@@ -77,6 +78,7 @@ fn entomb(
         terms: terms.clone(),
         resolved_at: now,
         by,
+        open_records: Vec::new(),
         deliveries: Vec::new(),
         refused_deliveries: Vec::new(),
     };
@@ -110,7 +112,8 @@ impl Tombstone {
         match command {
             Command::ResolveNeverStarted { .. } | Command::Wake { .. } => Ok(Transition::unchanged(Reply::Done)),
             Command::HoldOpen { postings } => Ok(self.redeliver(postings, now)),
-            Command::Acknowledge { posting_id } => Ok(self.acknowledge(posting_id)),
+            Command::Applied { receipt } => Ok(self.acknowledge(&receipt.posting_id, Heard::Applied(receipt), now)),
+            Command::Acknowledge { posting_id } => Ok(self.acknowledge(posting_id, Heard::Taken, now)),
             Command::DeliveryFailed { posting_id } => Ok(self.delivery_failed(posting_id, now)),
             Command::DeliveryRefused { posting_id, refusal } => Ok(self.delivery_refused(posting_id, refusal, now)),
             Command::Signal { seen: Some(disposition), .. } => Ok(Transition::unchanged(Reply::Signal(*disposition))),
@@ -158,7 +161,9 @@ impl Reservation {
             Command::End { epoch, end } => self.end(*epoch, end, log, now),
             Command::Reconcile { epoch, end } => self.reconcile(*epoch, end, log, now),
             Command::Signal { seen: Some(disposition), .. } => Ok(Transition::unchanged(Reply::Signal(*disposition))),
-            Command::Signal { signal, seen: None } => Ok(self.signal(signal, log, now)),
+            Command::Signal { signal, seen: None } => {
+                Ok(self.signal(signal, log, now).map_live(|live| live.note_answer(signal)))
+            }
             Command::LookUpFailed { epoch, retry_after_ms } => self.look_up_failed(*epoch, *retry_after_ms, now),
             Command::Resumed { epoch } => self.resumed(*epoch, now),
             Command::ResumeFailed { epoch, refused, retry_after_ms } => {
@@ -169,10 +174,22 @@ impl Reservation {
             Command::Operate { action, recorded } => self.operate(action, recorded.as_deref(), log, now),
             Command::Wake { driver_alive } => Ok(self.wake(*driver_alive, log, heartbeat_ms, now)),
             Command::HoldOpen { postings } => Ok(self.redeliver(postings, now)),
-            Command::Acknowledge { posting_id } => Ok(self.acknowledge(posting_id, now)),
+            Command::Applied { receipt } => Ok(self.acknowledge(&receipt.posting_id, Heard::Applied(receipt), now)),
+            Command::Acknowledge { posting_id } => Ok(self.acknowledge(posting_id, Heard::Taken, now)),
             Command::ReadTold => Ok(self.read_told()),
             Command::DeliveryFailed { posting_id } => Ok(self.delivery_failed(posting_id, now)),
             Command::DeliveryRefused { posting_id, refusal } => Ok(self.delivery_refused(posting_id, refusal, now)),
+        }
+    }
+
+    /// A lookup of the owning attempt was answered. What it said is the signal's own matter.
+    fn note_answer(&mut self, signal: &Signal) {
+        let owning = match &signal.subject {
+            Subject::Epoch { epoch } => self.attempt.had_epoch(*epoch),
+            Subject::Operation { operation_id } => self.attempt.operation_id.as_ref() == Some(operation_id),
+        };
+        if let Some(search) = self.reconciliation.as_mut().filter(|_| owning && signal.source == Source::Lookup) {
+            search.lookups_answered = search.lookups_answered.saturating_add(1);
         }
     }
 

@@ -26,6 +26,10 @@ pub struct Lease {
     pub epoch: u32,
     /// Last renewal that was written for its own sake. An append renews too, by its own row.
     pub renewed_at: UnixMillis,
+    /// Last such renewal of the owner that this epoch fenced: what its loss was judged by. None while the owner of this
+    /// epoch shows life itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fenced_owner_renewed_at: Option<UnixMillis>,
 }
 
 impl Lease {
@@ -33,6 +37,12 @@ impl Lease {
     #[must_use]
     pub fn expires_at(&self, last_append_at: Option<UnixMillis>, lease_ms: u64) -> UnixMillis {
         last_append_at.map_or(self.renewed_at, |at| at.max(self.renewed_at)).plus(lease_ms)
+    }
+
+    /// The last renewal by an owner: of this epoch, or of the one that it fenced.
+    #[must_use]
+    pub fn owner_renewed_at(&self) -> UnixMillis {
+        self.fenced_owner_renewed_at.unwrap_or(self.renewed_at)
     }
 
     /// Refuses whoever is not the owner of now.
@@ -46,13 +56,14 @@ impl Lease {
     /// The lease after a sign of life. Time never goes back, even where a clock does.
     #[must_use]
     pub fn renewed(self, now: UnixMillis) -> Self {
-        Self { renewed_at: self.renewed_at.max(now), ..self }
+        Self { renewed_at: self.renewed_at.max(now), fenced_owner_renewed_at: None, ..self }
     }
 
     /// The lease of a new epoch: from here on, what the old one writes is refused.
     #[must_use]
     pub fn taken_over(self, now: UnixMillis) -> Self {
-        Self { epoch: self.epoch.saturating_add(1), ..self.renewed(now) }
+        let fenced_owner_renewed_at = Some(self.owner_renewed_at());
+        Self { epoch: self.epoch.saturating_add(1), fenced_owner_renewed_at, ..self.renewed(now) }
     }
 }
 
@@ -181,7 +192,7 @@ impl Attempt {
             responded_at: None,
             operation_id: None,
             finish_reason: None,
-            lease: Lease { owner: terms.owner, epoch, renewed_at: now },
+            lease: Lease { owner: terms.owner, epoch, renewed_at: now, fenced_owner_renewed_at: None },
             abort: None,
             cancel: None,
             reported: None,
@@ -213,7 +224,7 @@ mod tests {
     const AT: UnixMillis = UnixMillis(1_000);
 
     fn lease() -> Lease {
-        Lease { owner: Owner::Object, epoch: 3, renewed_at: AT }
+        Lease { owner: Owner::Object, epoch: 3, renewed_at: AT, fenced_owner_renewed_at: None }
     }
 
     /// Seed 2, "Use bounded leases for worker ownership": a renewal of an old attempt is rejected.
@@ -241,8 +252,13 @@ mod tests {
     #[test]
     fn a_take_over_fences_the_old_owner() {
         let next = lease().taken_over(UnixMillis(9_000));
-        assert_eq!(next, Lease { epoch: 4, renewed_at: UnixMillis(9_000), ..lease() });
+        let fenced_owner_renewed_at = Some(AT);
+        assert_eq!(next, Lease { epoch: 4, renewed_at: UnixMillis(9_000), fenced_owner_renewed_at, ..lease() });
         assert!(next.allow(3).is_err() && next.allow(4).is_ok());
+        assert_eq!((next.owner_renewed_at(), lease().owner_renewed_at()), (AT, AT), "the loss was judged by it");
+        let driven_again = next.renewed(UnixMillis(9_500));
+        assert_eq!(driven_again.owner_renewed_at(), UnixMillis(9_500));
+        assert_eq!(next.taken_over(UnixMillis(9_900)).owner_renewed_at(), AT, "nobody drove in between");
     }
 
     #[test]

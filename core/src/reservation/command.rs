@@ -9,7 +9,7 @@ use super::signal::{Signal, SignalRow};
 use super::{Aggregate, Reservation, ResponseHead};
 use crate::evidence::Disposition;
 use crate::ids::{AttemptId, Identity};
-use crate::ledger::Posting;
+use crate::ledger::{Posting, Receipt};
 use crate::money::Micros;
 use crate::policy::Terms;
 use crate::time::UnixMillis;
@@ -170,7 +170,12 @@ pub enum Command {
         /// The postings that the outbox has rows of.
         postings: Vec<Posting>,
     },
-    /// The tenant has applied a posting, or taken another parcel.
+    /// The tenant has applied a posting, and says when and with which effects.
+    Applied {
+        /// What it says.
+        receipt: Receipt,
+    },
+    /// The tenant has applied a posting, of which nothing else is known, or taken another parcel.
     Acknowledge {
         /// Which; a parcel by its own id.
         posting_id: String,
@@ -216,6 +221,7 @@ impl Command {
             Self::Wake { .. } => "wake",
             Self::ResolveNeverStarted { .. } => "resolve_never_started",
             Self::HoldOpen { .. } => "hold_open",
+            Self::Applied { .. } => "applied",
             Self::Acknowledge { .. } => "acknowledge",
             Self::ReadTold => "read_told",
             Self::DeliveryFailed { .. } => "delivery_failed",
@@ -347,7 +353,7 @@ pub struct Transition {
     pub signals: Vec<SignalRow>,
     /// Rows for the operator's actions.
     pub actions: Vec<ActionRow>,
-    /// Release records and what was learnt after them.
+    /// Release records and what was learnt after them; sealed by [`Aggregate::apply`], once it is known who is told.
     pub evidence: Vec<EvidenceRow>,
     /// What a disconnect was found to cost.
     pub assessments: Vec<Assessment>,

@@ -46,6 +46,7 @@ pub(super) fn start(identity: &Identity, attempt: &AttemptId, terms: &Terms, now
         settlement_version: 0,
         review: None,
         record_hash: None,
+        open_records: Vec::new(),
         deliveries: Vec::new(),
         refused_deliveries: Vec::new(),
         acknowledged_at: None,

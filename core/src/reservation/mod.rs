@@ -62,7 +62,7 @@ pub use machine::upstream::UpstreamState;
 pub use operate::{ActionRow, Operation, OperatorAction};
 pub use outbox::{Delivery, Parcel, RefusedDelivery};
 pub use place::{Detached, Place};
-pub use record::EvidenceRow;
+pub use record::{EvidenceRow, OpenEffect, OpenRecord};
 pub use resume::{RESUMES_MAX, Resumption};
 pub use run_end::RunEnd;
 pub use signal::{Report, Signal, SignalRow, Subject};
@@ -101,6 +101,9 @@ pub struct Reconciliation {
     pub look_up: bool,
     /// Lookups so far.
     pub lookups: u32,
+    /// Those that the provider answered: only these have searched anything.
+    #[serde(default)]
+    pub lookups_answered: u32,
     /// When the provider wishes to be asked again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
@@ -214,6 +217,9 @@ pub struct Reservation {
     /// Integrity reference of the last release record: what follows refers to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record_hash: Option<String>,
+    /// Records whose effects are on their way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open_records: Vec<OpenRecord>,
     /// Postings and notices on their way.
     pub deliveries: Vec<Delivery>,
     /// Postings that the tenant refused for good.
@@ -265,6 +271,9 @@ pub struct Tombstone {
     /// Who found it.
     #[serde(default)]
     pub by: ResolvedBy,
+    /// Its record, while the effects are on their way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open_records: Vec<OpenRecord>,
     /// The release on its way, with what is told about it.
     pub deliveries: Vec<Delivery>,
     /// Postings that the tenant refused for good.

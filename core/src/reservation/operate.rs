@@ -27,7 +27,7 @@ use crate::finding::Source;
 use crate::ledger::{Direction, Posting, PostingKind, ReasonCode};
 use crate::money::Micros;
 use crate::policy::OnInterruption;
-use crate::reconcile::{Action, Candidate, Decision, Outcome, Pattern, RULES_VERSION};
+use crate::reconcile::Outcome;
 use crate::refusal::Refusal;
 use crate::time::UnixMillis;
 use crate::usage::{Metered, Usage};
@@ -183,10 +183,9 @@ impl Reservation {
             }
             Operation::Quarantine => {
                 self.require(self.is_searching())?;
-                let decision = decision(Action::Quarantine { reduce: false }, ReasonCode::OperatorDecision);
-                self.keep(&decision, &end, Kept { reduce: false, disputed: false }, log, now)
+                self.keep(by_operator, &end, Kept { reduce: false, disputed: false }, log, now)
             }
-            Operation::Escalate => self.escalate(&end, log, now),
+            Operation::Escalate => self.escalate(by_operator, &end, log, now),
             Operation::Correct { usage } => {
                 self.require(self.is_resolved() && self.lifecycle != Lifecycle::Compensated)?;
                 self.correct(*usage, now)
@@ -238,7 +237,8 @@ impl Reservation {
         }
         if !self.lifecycle.is_terminal() {
             let verdict = verdict(Lifecycle::Expired, self.open_upstream(), reason, usage.is_some());
-            return decided.resolve_as(verdict, ResolvedAs::Operator, basis, end, log, now);
+            let transition = decided.ended_as(verdict, ResolvedAs::Operator, end, log, now)?;
+            return Ok(self.with_record(transition, basis, log, now));
         }
         if usage.is_none() {
             decided.attempt.accounted = None;
@@ -267,16 +267,21 @@ impl Reservation {
         next.changed(Reply::Done)
     }
 
-    fn escalate(&self, end: &UpstreamEnd, log: &LogFacts, now: UnixMillis) -> Result<Transition, Refusal> {
+    fn escalate(
+        &self,
+        basis: Basis<'_>,
+        end: &UpstreamEnd,
+        log: &LogFacts,
+        now: UnixMillis,
+    ) -> Result<Transition, Refusal> {
         if self.is_searching() {
-            let decision = decision(Action::Escalate, ReasonCode::OperatorDecision);
-            return self.keep(&decision, end, Kept { reduce: false, disputed: true }, log, now);
+            return self.keep(basis, end, Kept { reduce: false, disputed: true }, log, now);
         }
         self.require(self.settlement == Settlement::Expired)?;
         let mut next = self.clone();
         next.settlement = Settlement::Disputed;
         next.ask_for_review(ReasonCode::Escalated, now);
-        Ok(next.changed(Reply::Done))
+        Ok(self.with_record(next.changed(Reply::Done), basis, log, now))
     }
 
     fn correct(&self, usage: Usage, now: UnixMillis) -> Result<Transition, Refusal> {
@@ -333,17 +338,5 @@ impl Reservation {
         transition.reply = Reply::Operated(Box::new(row.clone()));
         transition.actions.push(row);
         transition.with_history(now, "operate", action.operation.name(), self.attempt.epoch())
-    }
-}
-
-/// What an operator decides, in the form of the rules.
-fn decision(action: Action, reason: ReasonCode) -> Decision {
-    Decision {
-        action,
-        reason,
-        candidate: Candidate::StaleWorker,
-        pattern: Pattern::HighValueAmbiguity,
-        rule: 0,
-        rules_version: RULES_VERSION.into(),
     }
 }

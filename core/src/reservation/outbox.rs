@@ -2,6 +2,7 @@
 //! least once, until it is acknowledged or refused for good.
 
 use super::attempt::Attempt;
+use super::record::Heard;
 use super::{Aggregate, Reply, Reservation, Tombstone, Transition};
 use crate::deadline::backoff_ms;
 use crate::ledger::{Posting, ReasonCode};
@@ -108,8 +109,14 @@ fn refused(posting_id: &str, refusal: &str, now: UnixMillis) -> RefusedDelivery 
 }
 
 impl Tombstone {
-    pub(super) fn acknowledge(&self, posting_id: &str) -> Transition {
-        self.delivering(without(&self.deliveries, posting_id))
+    pub(super) fn acknowledge(&self, posting_id: &str, heard: Heard<'_>, now: UnixMillis) -> Transition {
+        let mut next = self.clone();
+        next.deliveries = without(&self.deliveries, posting_id);
+        if next.deliveries == self.deliveries {
+            return Transition::unchanged(Reply::Done);
+        }
+        let evidence = next.hear_of(posting_id, heard, now);
+        Transition { evidence, ..Transition::to(Aggregate::Tombstone(Box::new(next)), Reply::Done) }
     }
 
     pub(super) fn delivery_failed(&self, posting_id: &str, now: UnixMillis) -> Transition {
@@ -123,12 +130,9 @@ impl Tombstone {
             return Transition::unchanged(Reply::Done);
         }
         next.refused_deliveries.push(refused(posting_id, refusal, now));
-        Transition::to(Aggregate::Tombstone(Box::new(next)), Reply::Done).with_history(
-            now,
-            "delivery_refused",
-            refusal,
-            0,
-        )
+        let evidence = next.hear_of(posting_id, Heard::Refused(refusal), now);
+        let transition = Transition::to(Aggregate::Tombstone(Box::new(next)), Reply::Done);
+        Transition { evidence, ..transition }.with_history(now, "delivery_refused", refusal, 0)
     }
 
     fn delivering(&self, deliveries: Vec<Delivery>) -> Transition {
@@ -153,7 +157,7 @@ impl Reservation {
         attempt.operation_id.as_deref()
     }
 
-    pub(super) fn acknowledge(&self, posting_id: &str, now: UnixMillis) -> Transition {
+    pub(super) fn acknowledge(&self, posting_id: &str, heard: Heard<'_>, now: UnixMillis) -> Transition {
         let deliveries = without(&self.deliveries, posting_id);
         if deliveries == self.deliveries {
             return Transition::unchanged(Reply::Done);
@@ -165,7 +169,9 @@ impl Reservation {
             let arrived = !deliveries.iter().any(|delivery| delivery.parcel == Parcel::Posting);
             (arrived && self.refused_deliveries.is_empty()).then_some(now)
         };
-        Self { deliveries, acknowledged_at, ..self.clone() }.changed(Reply::Done)
+        let mut next = Self { deliveries, acknowledged_at, ..self.clone() };
+        let evidence = next.hear_of(posting_id, heard, now);
+        Transition { evidence, ..next.changed(Reply::Done) }
     }
 
     pub(super) fn delivery_failed(&self, posting_id: &str, now: UnixMillis) -> Transition {
@@ -185,15 +191,16 @@ impl Reservation {
             return Transition::unchanged(Reply::Done);
         }
         match parcel_of(&self.deliveries, posting_id) {
-            Some(Parcel::Posting) | None => {}
             Some(Parcel::Place) => return next.place_refused(refusal, now),
             // Nobody's balance depends on it.
-            Some(Parcel::Notice | Parcel::Operation) => {
-                return next.changed(Reply::Done).with_history(now, "delivery_refused", refusal, self.attempt.epoch());
+            Some(Parcel::Notice | Parcel::Operation) => {}
+            Some(Parcel::Posting) | None => {
+                next.refused_deliveries.push(refused(posting_id, refusal, now));
+                next.ask_for_review(ReasonCode::PostingRefused, now);
             }
         }
-        next.refused_deliveries.push(refused(posting_id, refusal, now));
-        next.ask_for_review(ReasonCode::PostingRefused, now);
-        next.changed(Reply::Done).with_history(now, "delivery_refused", refusal, self.attempt.epoch())
+        let evidence = next.hear_of(posting_id, Heard::Refused(refusal), now);
+        let transition = Transition { evidence, ..next.changed(Reply::Done) };
+        transition.with_history(now, "delivery_refused", refusal, self.attempt.epoch())
     }
 }

@@ -11,6 +11,7 @@
 
 use super::command::{Reply, Transition};
 use super::outbox::{Delivery, Parcel, RefusedDelivery, delivery};
+use super::record::Heard;
 use super::{Aggregate, Reservation, Tombstone};
 use crate::ledger::{Posting, ReasonCode};
 use crate::money::Micros;
@@ -70,8 +71,10 @@ impl Reservation {
         let epoch = self.attempt.epoch();
         let made_again = if again { self.made_again(rows) } else { Vec::new() };
         let mut next = self.clone();
+        let mut evidence = Vec::new();
         // What cannot be made again is put aside, and named.
         for posting_id in lost.into_iter().filter(|id| !has(&made_again, id)) {
+            evidence.extend(next.hear_of(&posting_id, Heard::Refused(ROW_LOST), now));
             next.refused_deliveries.push(RefusedDelivery { posting_id, refusal: ROW_LOST.into(), at: now });
             next.ask_for_review(ReasonCode::PostingRefused, now);
         }
@@ -87,6 +90,7 @@ impl Reservation {
         let outcome = if again { "sent_again" } else { ROW_LOST };
         let mut transition = next.changed(Reply::Done).with_history(now, "hold_open", outcome, epoch);
         transition.postings = made_again;
+        transition.evidence = evidence;
         transition
     }
 

@@ -76,6 +76,7 @@ impl Reservation {
             next_at: now.plus(self.pause_ms(end, now)),
             look_up: false,
             lookups: 0,
+            lookups_answered: 0,
             retry_after_ms: None,
             extending: true,
             extension_refused: false,

@@ -23,7 +23,6 @@ use crate::reconcile::{
 use crate::refusal::Refusal;
 use crate::time::UnixMillis;
 use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
 
 /// When evidence that could not be collected is looked for again: an alarm that stays in the past would fire for ever.
@@ -78,6 +77,7 @@ impl Reservation {
             next_at: now.plus(if at_once { EVIDENCE_RETRY_MS } else { observation_ms }),
             look_up: false,
             lookups: 0,
+            lookups_answered: 0,
             retry_after_ms: None,
             extending: false,
             extension_refused: false,
@@ -190,19 +190,21 @@ impl Reservation {
         if let Some(until) = known.usage_to_ask_for(&search, end, now) {
             return Ok(known.defer(until, true, now));
         }
-        let evidence = known.evidence(end, log, now);
+        let evidence = known.evidence(Some(end), log, now);
         let decision = decide(&evidence, &known.circumstances(&search, log, now));
-        known.act(&decision, end, log, now)
+        known.act(&decision, &evidence, end, log, now)
     }
 
     fn act(
         &self,
         decision: &Decision,
+        evidence: &Evidence,
         end: &UpstreamEnd,
         log: &LogFacts,
         now: UnixMillis,
     ) -> Result<Transition, Refusal> {
         use Lifecycle::Expired;
+        let basis = Basis::Rule { decision, evidence };
         let (reason, open) = (decision.reason, self.open_upstream());
         let resolved = match decision.action {
             Action::Release { basis: ReleaseBasis::Unexecuted } => (self.lost_verdict(), ResolvedAs::Observed),
@@ -210,7 +212,7 @@ impl Reservation {
                 (verdict(Expired, open, reason, false), ResolvedAs::Expiry)
             }
             Action::Finalize { basis: FinalizeBasis::Evidence } => {
-                return self.finalize_by_evidence(decision, end, log, now);
+                return self.finalize_by_evidence(basis, end, log, now);
             }
             Action::Finalize { basis: FinalizeBasis::Estimate } if reason == ReasonCode::DriverLost => {
                 (self.lost_verdict(), ResolvedAs::Observed)
@@ -222,47 +224,43 @@ impl Reservation {
             Action::Defer { until, look_up } => return Ok(self.defer(until, look_up, now)),
             Action::Quarantine { reduce } => {
                 let disputed = reason == ReasonCode::EvidenceConflict;
-                return self.keep(decision, end, Kept { reduce, disputed }, log, now);
+                return self.keep(basis, end, Kept { reduce, disputed }, log, now);
             }
-            Action::Escalate => return self.keep(decision, end, Kept { reduce: false, disputed: true }, log, now),
+            Action::Escalate => return self.keep(basis, end, Kept { reduce: false, disputed: true }, log, now),
         };
         let (verdict, by) = resolved;
         if !matches!(decision.action, Action::Release { basis: ReleaseBasis::Expiry { watch: true } }) {
-            return self.resolve_as(verdict, by, Basis::Rule(decision), end, log, now);
+            return Ok(self.with_record(self.ended_as(verdict, by, end, log, now)?, basis, log, now));
         }
         // The watch is one of the effects that the record names.
-        let conclusion = self.conclude_as(verdict, end, now)?;
-        let transition = self.concluded(end, conclusion, by, log, now, "reconcile");
-        Ok(self.with_record(transition.map_live(|live| live.watch(now)), Basis::Rule(decision), log, now))
+        let transition = self.ended_as(verdict, by, end, log, now)?.map_live(|live| live.watch(now));
+        Ok(self.with_record(transition, basis, log, now))
     }
 
     /// A completion in the log or by somebody's word. The money follows as from a driver's own end.
     fn finalize_by_evidence(
         &self,
-        decision: &Decision,
-        end: &UpstreamEnd,
-        log: &LogFacts,
-        now: UnixMillis,
-    ) -> Result<Transition, Refusal> {
-        let conclusion = self.conclude(end, now)?;
-        let before = self;
-        let transition = self.concluded(end, conclusion, ResolvedAs::Observed, log, now, "reconcile");
-        Ok(before.with_record(transition, Basis::Rule(decision), log, now))
-    }
-
-    /// Ends the hold by a verdict that no end made, with its record.
-    pub(super) fn resolve_as(
-        &self,
-        verdict: Verdict,
-        by: ResolvedAs,
         basis: Basis<'_>,
         end: &UpstreamEnd,
         log: &LogFacts,
         now: UnixMillis,
     ) -> Result<Transition, Refusal> {
-        let conclusion = self.conclude_as(verdict, end, now)?;
-        let transition = self.concluded(end, conclusion, by, log, now, "reconcile");
+        let conclusion = self.conclude(end, now)?;
+        let transition = self.concluded(end, conclusion, ResolvedAs::Observed, log, now, "reconcile");
         Ok(self.with_record(transition, basis, log, now))
+    }
+
+    /// Ends the hold by a verdict that no end made. Its record is the caller's.
+    pub(super) fn ended_as(
+        &self,
+        verdict: Verdict,
+        by: ResolvedAs,
+        end: &UpstreamEnd,
+        log: &LogFacts,
+        now: UnixMillis,
+    ) -> Result<Transition, Refusal> {
+        let conclusion = self.conclude_as(verdict, end, now)?;
+        Ok(self.concluded(end, conclusion, by, log, now, "reconcile"))
     }
 
     fn watch(&mut self, now: UnixMillis) {
@@ -279,6 +277,7 @@ impl Reservation {
             next_at: now.plus(crate::reconcile::backoff_ms(0, None, self.jitter()).min(watch_ms)),
             look_up: false,
             lookups: 0,
+            lookups_answered: 0,
             retry_after_ms: None,
             extending: false,
             extension_refused: false,
@@ -319,13 +318,13 @@ impl Reservation {
     /// The hold is kept beyond its deadline: in part where the route says so, its slot as the route says.
     pub(super) fn keep(
         &self,
-        decision: &Decision,
+        basis: Basis<'_>,
         end: &UpstreamEnd,
         kept: Kept,
         log: &LogFacts,
         now: UnixMillis,
     ) -> Result<Transition, Refusal> {
-        let reason = decision.reason;
+        let reason = basis.reason();
         let mut conclusion = self.conclude_as(
             verdict(Lifecycle::Expired, self.open_upstream(), reason, self.was_submitted()),
             end,
@@ -344,12 +343,16 @@ impl Reservation {
             live.reduced = live.reduced.plus(reduction).unwrap_or(live.reduced);
             live.ask_for_review(reason, now);
         });
-        Ok(self.with_record(transition, Basis::Rule(decision), log, now))
+        Ok(self.with_record(transition, basis, log, now))
     }
 
-    /// What is known, by kind of source (seed 2).
-    pub(super) fn evidence(&self, end: &UpstreamEnd, log: &LogFacts, now: UnixMillis) -> Evidence {
+    /// What is known, by kind of source (seed 2); `end` is what the stored log says, where it was read. It is collected
+    /// behind the fence, of the newest attempt: see [`crate::reconcile`] for what that settles beforehand.
+    pub(super) fn evidence(&self, end: Option<&UpstreamEnd>, log: &LogFacts, now: UnixMillis) -> Evidence {
+        let (log_read, unread) = (end.is_some(), UpstreamEnd::by(SourceEnd::Lost));
+        let end = end.unwrap_or(&unread);
         let Attempt { reported, running_at, submitted_at, responded_at, conflict, lease, .. } = &self.attempt;
+        let expires_at = self.lease_expired_at(log);
         let observe = |source, phase| Finding::of(ExecutionEvidence { phase, source });
         let execution = match (reported, running_at) {
             (Some(said), _) => observe(said.source, Phase::Ended),
@@ -374,33 +377,34 @@ impl Reservation {
             of_this_attempt: true,
         });
         Evidence {
-            lease: LeaseEvidence { expires_at: self.lease_expires_at(log), expired: true },
+            // A driver that ended by itself left before its lease was over.
+            lease: LeaseEvidence { expires_at, expired: expires_at <= now },
             owner: OwnerEvidence {
                 epoch: lease.epoch,
-                last_sign_at: log.last_append_at.map_or(lease.renewed_at, |at| at.max(lease.renewed_at)),
+                last_sign_at: self.last_sign_at(log),
                 driver: DriverEvidence::Fenced,
                 newer_attempt_owns: false,
             },
             execution,
-            usage: usage.map_or_else(|| self.not_observed(now), Finding::of),
-            completion: completion.map_or_else(|| self.not_observed(now), Finding::of),
-            ledger: LedgerEvidence::NothingPosted,
+            usage: usage.map_or_else(|| self.not_observed(log_read, now), Finding::of),
+            completion: completion.map_or_else(|| self.not_observed(log_read, now), Finding::of),
+            ledger: if self.resolution.is_some() { LedgerEvidence::Posted } else { LedgerEvidence::NothingPosted },
             conflict: *conflict,
         }
     }
 
     /// Looked for and not found; no proof that it never was.
-    pub(super) fn not_observed<T>(&self, now: UnixMillis) -> Finding<T> {
-        Finding::SearchedNotObserved { stores: self.stores_searched(), from: self.created_at, until: now }
+    pub(super) fn not_observed<T>(&self, log_read: bool, now: UnixMillis) -> Finding<T> {
+        Finding::SearchedNotObserved { stores: self.stores_searched(log_read), from: self.created_at, until: now }
     }
 
-    /// Where evidence was looked for.
-    pub(super) fn stores_searched(&self) -> Vec<String> {
-        let mut stores = vec![String::from("chunk_log"), String::from("signals")];
-        if self.reconciliation.is_some_and(|search| search.lookups > 0) {
-            stores.push("provider_lookup".into());
-        }
-        stores
+    /// Where evidence was looked for. A lookup that was not answered has searched nothing.
+    pub(super) fn stores_searched(&self, log_read: bool) -> Vec<String> {
+        let looked_up = self.reconciliation.is_some_and(|search| search.lookups_answered > 0);
+        [("chunk_log", log_read), ("signals", true), ("provider_lookup", looked_up)]
+            .into_iter()
+            .filter_map(|(store, searched)| searched.then(|| store.into()))
+            .collect()
     }
 
     fn circumstances(&self, search: &Reconciliation, log: &LogFacts, now: UnixMillis) -> Circumstances {

@@ -14,9 +14,9 @@ use holdfast_core::pricing::ModelPrice;
 use holdfast_core::reconcile::Outcome;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{
-    ActionRow, Aggregate, Command, Delivery, Effect, HistoryRow, Lifecycle, LogFacts, Operation, OperatorAction, Reply,
-    Report, Reservation, ResolvedBy, ResponseHead, Signal, SignalRow, SourceEnd, Subject, Transition, UpstreamEnd,
-    late_signal, refused_row,
+    ActionRow, Aggregate, Command, Delivery, Effect, EvidenceRow, HistoryRow, Lifecycle, LogFacts, Operation,
+    OperatorAction, Reply, Report, Reservation, ResolvedBy, ResponseHead, Signal, SignalRow, SourceEnd, Subject,
+    Transition, UpstreamEnd, late_signal, refused_row,
 };
 use holdfast_core::time::UnixMillis;
 use holdfast_core::usage::Usage;
@@ -259,6 +259,7 @@ pub(crate) struct World {
     pub(crate) history: Vec<HistoryRow>,
     pub(crate) signals: Vec<SignalRow>,
     pub(crate) actions: Vec<ActionRow>,
+    pub(crate) evidence: Vec<EvidenceRow>,
     /// Changes of state that were seen, by machine: `lifecycle active → detached`.
     pub(crate) arrows: BTreeSet<String>,
 }
@@ -374,6 +375,7 @@ impl World {
         }
         self.signals.extend(transition.signals.iter().cloned());
         self.actions.extend(transition.actions.iter().cloned());
+        self.evidence.extend(transition.evidence.iter().cloned());
         self.history.extend(transition.history.iter().cloned());
         self.notices.extend(transition.postings.iter().flat_map(|posting| posting.notices.iter().cloned()));
         self.notices.extend(transition.notices.iter().cloned());

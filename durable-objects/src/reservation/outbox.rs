@@ -6,7 +6,7 @@ use crate::clock::{self, within};
 use crate::rpc::ask_tenant;
 use holdfast_core::callback::CallbackEvent;
 use holdfast_core::ids::{GenerationId, TenantId};
-use holdfast_core::ledger::Posting;
+use holdfast_core::ledger::{Posting, Receipt};
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{Aggregate, Command, Delivery, Parcel, Reservation};
 use holdfast_core::wire::{OperationCall, TenantCall, TenantReply};
@@ -151,7 +151,8 @@ impl Generation {
 
     async fn deliver(&self, tenant: &TenantId, call: &TenantCall) -> Outcome {
         match within(ANSWER_MS, ask_tenant(&self.env, tenant, call)).await {
-            Some(Ok(TenantReply::Settled | TenantReply::Noted)) => Outcome::Applied,
+            Some(Ok(TenantReply::Settled { receipts })) => Outcome::Applied(receipts),
+            Some(Ok(TenantReply::Noted)) => Outcome::Taken,
             Some(Ok(TenantReply::Operation(reply))) => Outcome::Named(reply.callbacks),
             Some(Ok(TenantReply::Refused { refusal })) if refusal.is_permanent_for_posting() => {
                 worker::console_error!("outbox: the tenant refuses for good: {refusal:?}");
@@ -168,7 +169,9 @@ impl Generation {
 
 /// What became of one delivery.
 enum Outcome {
-    Applied,
+    /// The posting is applied; with its receipt, unless the tenant is of an older version.
+    Applied(Vec<Receipt>),
+    Taken,
     /// The operation has its name; these were called back before.
     Named(Vec<CallbackEvent>),
     Refused(Refusal),
@@ -178,7 +181,11 @@ enum Outcome {
 impl Outcome {
     fn command(self, posting_id: String) -> Command {
         match self {
-            Self::Applied | Self::Named(_) => Command::Acknowledge { posting_id },
+            Self::Applied(receipts) => match receipts.into_iter().find(|receipt| receipt.posting_id == posting_id) {
+                Some(receipt) => Command::Applied { receipt },
+                None => Command::Acknowledge { posting_id },
+            },
+            Self::Taken | Self::Named(_) => Command::Acknowledge { posting_id },
             Self::Refused(refusal) => Command::DeliveryRefused { posting_id, refusal: refusal.code().into() },
             Self::Failed => Command::DeliveryFailed { posting_id },
         }

@@ -11,7 +11,7 @@
 //! | `signal` | one per signal of a provider or of a fenced driver; never deleted |
 //! | `action` | one per action of an operator; never deleted |
 //! | `assessment` | one per disconnect that was priced; never deleted |
-//! | `evidence` | one per release record and per signal that came after one; never deleted |
+//! | `evidence` | one per release record, per signal that came after one, and when the effects of either are known; never deleted |
 
 use crate::{schema, sql};
 use holdfast_core::evidence::Disposition;

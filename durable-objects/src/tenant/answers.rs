@@ -5,7 +5,7 @@ use super::{Failure, Tenant};
 use crate::clock;
 use holdfast_core::config::TenantConfig;
 use holdfast_core::ids::{GenerationId, ReservationId};
-use holdfast_core::ledger::Posting;
+use holdfast_core::ledger::{LedgerEntry, Posting, Receipt};
 use holdfast_core::origin::Origin;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{Detached, RunEnd};
@@ -170,19 +170,20 @@ impl Tenant {
     /// Each posting is a transition of its own. When one is refused, those before it stay applied; delivering the call
     /// again is harmless.
     fn settle(&self, postings: &[Posting], run: Option<Box<RunEnd>>, now: UnixMillis) -> Answer {
-        postings.iter().try_for_each(|posting| self.settle_and_note(posting, now))?;
+        let receipts = postings.iter().map(|posting| self.settle_and_note(posting, now));
+        let receipts = receipts.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
         if let Some(end) = run {
             self.run_ended(*end)?;
         }
-        Ok(TenantReply::Settled)
+        Ok(TenantReply::Settled { receipts })
     }
 
     /// What a posting tells is noted with it, in one storage turn. It is true as well where the posting is refused for
     /// good; what is delivered again tells it again.
-    fn settle_and_note(&self, posting: &Posting, now: UnixMillis) -> Result<(), Failure> {
+    fn settle_and_note(&self, posting: &Posting, now: UnixMillis) -> Result<Option<Receipt>, Failure> {
         let settled = self.settle_one(posting, now);
         match &settled {
-            Ok(()) => self.note(&posting.notices, now)?,
+            Ok(_) => self.note(&posting.notices, now)?,
             Err(Failure::Refused(refusal)) if refusal.is_permanent_for_posting() => {
                 self.note(&posting.notices, now)?;
             }
@@ -191,7 +192,8 @@ impl Tenant {
         settled
     }
 
-    fn settle_one(&self, posting: &Posting, now: UnixMillis) -> Result<(), Failure> {
+    /// The receipt of a posting that was applied before is made of its entry.
+    fn settle_one(&self, posting: &Posting, now: UnixMillis) -> Result<Option<Receipt>, Failure> {
         let limits = self.settings.limits(&self.env)?;
         let (hold, period) = self.hold_and_period(posting.reservation.as_ref())?;
         let idempotency = match hold.as_ref().and_then(|hold| hold.idempotency_scope.as_deref()) {
@@ -213,9 +215,15 @@ impl Tenant {
             same_id: same_id.as_ref(),
             referred: referred.as_ref(),
         };
+        let slot_freed = hold.as_ref().is_some_and(|hold| hold.slot_freed);
+        let receipt = |entry: &LedgerEntry| Receipt::of(posting, entry, slot_freed);
         match settle(&context, posting, now)? {
-            Some(rows) => Ok(self.store.store_settlement(rows)?),
-            None => Ok(()),
+            Some(rows) => {
+                let receipt = receipt(&rows.posted.entry);
+                self.store.store_settlement(rows)?;
+                Ok(Some(receipt))
+            }
+            None => Ok(self.store.entry(&posting.id)?.as_ref().map(receipt)),
         }
     }
 

@@ -99,6 +99,13 @@ impl Store {
         sql::first_json(&self.sql, "SELECT json FROM posting WHERE id = ?", vec![id.into()])
     }
 
+    /// What a posting did when it was applied.
+    pub(super) fn entry(&self, posting_id: &str) -> Result<Option<LedgerEntry>> {
+        let query =
+            "SELECT entry.json FROM posting JOIN ledger_entry AS entry ON entry.seq = posting.seq WHERE posting.id = ?";
+        sql::first_json(&self.sql, query, vec![posting_id.into()])
+    }
+
     pub(super) fn idempotency(&self, scope: &str) -> Result<Option<IdempotencyRow>> {
         sql::first_json(&self.sql, "SELECT json FROM idempotency WHERE scope = ?", vec![scope.into()])
     }

@@ -99,11 +99,8 @@ impl Step<'_> {
         let after = transition.state.as_ref().and_then(Aggregate::live);
         let entombed = *before == Aggregate::Vacant && matches!(transition.state, Some(Aggregate::Tombstone(_)));
         let decided = match (live, after, command) {
-            (Some(before), Some(after), Command::Reconcile { .. }) => before.settlement != after.settlement,
-            // Escalated once more: the hold stays as it is, and has its record.
-            (Some(before), Some(after), Command::Operate { .. }) => {
+            (Some(before), Some(after), Command::Reconcile { .. } | Command::Operate { .. }) => {
                 before.settlement != after.settlement
-                    && (before.settlement, after.settlement) != (Settlement::Expired, Settlement::Disputed)
             }
             _ => false,
         };
@@ -111,12 +108,18 @@ impl Step<'_> {
         self.check(releases == usize::from(entombed || decided), p::EVIDENCE);
         let previous = live.and_then(|live| live.record_hash.as_deref());
         let late = previous.is_some() && !transition.signals.is_empty();
-        self.check(transition.evidence.len() == releases + usize::from(late), p::EVIDENCE);
+        let completed = transition.evidence.iter().filter(|row| matches!(row, EvidenceRow::Effects(_))).count();
+        self.check(transition.evidence.len() == releases + usize::from(late) + completed, p::EVIDENCE);
         for row in &transition.evidence {
             let (whole, follows) = match row {
                 EvidenceRow::Release(record) => (record.verify().is_ok(), record.follows(previous)),
                 EvidenceRow::LateSignal(record) => {
                     (record.verify().is_ok(), Some(record.release_record.as_str()) == previous)
+                }
+                // It follows the record that it completes, whatever was recorded since.
+                EvidenceRow::Effects(record) => {
+                    let stored = self.object(g).evidence.iter().any(|kept| **kept == *record.completes);
+                    (record.verify().is_ok() && stored, record.follows(Some(&record.completes)))
                 }
             };
             let kept = previous.is_none_or(|hash| self.object(g).evidence.iter().any(|kept| **kept == *hash));

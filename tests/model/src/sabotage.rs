@@ -147,6 +147,7 @@ fn search(live: &Reservation) -> Reconciliation {
         next_at: now,
         look_up: false,
         lookups: 0,
+        lookups_answered: 0,
         retry_after_ms: None,
         extending: false,
         extension_refused: false,

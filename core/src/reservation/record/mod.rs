@@ -1,32 +1,35 @@
 //! The record of a release (seed 3; design 9), built in the very transition that ends or keeps an overdue hold: it is
 //! stored with the rows that it describes, and cannot be forgotten.
 
+mod facts;
+mod open;
 mod tombstone;
+
+pub(in crate::reservation) use open::Heard;
+pub use open::{OpenEffect, OpenRecord};
 
 use super::command::{Effect, Transition};
 use super::operate::OperatorAction;
 use super::signal::SignalRow;
 use super::{Aggregate, LogFacts, Report, Reservation, Subject};
 use crate::evidence::{
-    Activity, ActivityKind, Classification, DecisionPolicy, DeliveryMetadata, Effect as Made, EffectKind,
-    EvidenceRecord, ExpectedSignal, Fact, FactValue, LateSignalRecord, LifecycleTiming, MatchResult, Outcome,
-    Reconciliation, RecordGovernance, ReleaseAuthority, ReleaseEffects, ReleaseMode, ReleaseRecord,
-    ReservationIdentity, ReservationState, ResourceScope, RetentionClass, SCHEMA_VERSION, SignalType, StateTransition,
-    StateVersion, TimeSource, Timed, Window,
+    Activity, ActivityKind, Classification, DeliveryMetadata, Effect as Made, EffectKind, EffectsRecord,
+    EvidenceRecord, ExpectedSignal, LateSignalRecord, LifecycleTiming, MatchResult, Outcome, Reconciliation,
+    RecordGovernance, ReleaseAuthority, ReleaseEffects, ReleaseMode, ReleaseRecord, ReservationIdentity,
+    ReservationState, ResourceScope, RetentionClass, SCHEMA_VERSION, SignalType, StateTransition, StateVersion,
+    TimeSource, Timed, Window,
 };
 use crate::finding::{Finding, Source};
 use crate::ids::{AttemptId, Identity};
 use crate::ledger::{Posting, PostingKind, ReasonCode};
 use crate::money::Micros;
 use crate::policy::Terms;
-use crate::reconcile::{Decision, RULES_VERSION};
+use crate::reconcile::{Decision, Evidence};
 use crate::time::UnixMillis;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec;
+use alloc::string::String;
 use alloc::vec::Vec;
-use serde::Serialize;
 
 /// The service that decides by rule.
 const SERVICE: &str = "reservation_object";
@@ -38,6 +41,8 @@ pub enum EvidenceRow {
     Release(Box<ReleaseRecord>),
     /// Something arrived after that.
     LateSignal(Box<LateSignalRecord>),
+    /// The effects that one of these left open are known.
+    Effects(Box<EffectsRecord>),
 }
 
 impl EvidenceRow {
@@ -47,6 +52,7 @@ impl EvidenceRow {
         match self {
             Self::Release(_) => "release",
             Self::LateSignal(_) => "late_signal",
+            Self::Effects(_) => "effects",
         }
     }
 
@@ -68,6 +74,7 @@ impl EvidenceRow {
         match self {
             Self::Release(record) => record.to_stored(),
             Self::LateSignal(record) => record.to_stored(),
+            Self::Effects(record) => record.to_stored(),
         }
     }
 
@@ -75,6 +82,30 @@ impl EvidenceRow {
         match self {
             Self::Release(record) => &record.record_governance,
             Self::LateSignal(record) => &record.record_governance,
+            Self::Effects(record) => &record.record_governance,
+        }
+    }
+
+    const fn effects(&self) -> &ReleaseEffects {
+        match self {
+            Self::Release(record) => &record.release_effects,
+            Self::LateSignal(record) => &record.effects,
+            Self::Effects(record) => &record.effects,
+        }
+    }
+
+    /// The record with further effects, sealed.
+    fn sealed_with(self, more: Vec<Made>) -> Self {
+        match self {
+            Self::Release(mut record) => {
+                record.release_effects = record.release_effects.and(more);
+                Self::Release(Box::new(record.sealed()))
+            }
+            Self::LateSignal(mut record) => {
+                record.effects = record.effects.and(more);
+                Self::LateSignal(Box::new(record.sealed()))
+            }
+            Self::Effects(record) => Self::Effects(Box::new(record.sealed())),
         }
     }
 }
@@ -82,14 +113,29 @@ impl EvidenceRow {
 /// What a hold is ended or kept by, where no driver's end did it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::reservation) enum Basis<'a> {
-    /// A rule of reconciliation.
-    Rule(&'a Decision),
+    /// A rule of reconciliation, from the evidence that it was given.
+    Rule {
+        /// What it says.
+        decision: &'a Decision,
+        /// What it was given.
+        evidence: &'a Evidence,
+    },
     /// An operator.
     Operator(&'a OperatorAction),
 }
 
+impl Basis<'_> {
+    pub(in crate::reservation) const fn reason(&self) -> ReasonCode {
+        match self {
+            Self::Rule { decision, .. } => decision.reason,
+            Self::Operator(_) => ReasonCode::OperatorDecision,
+        }
+    }
+}
+
 impl Reservation {
-    /// Adds the record of what `transition` does with the hold of this reservation.
+    /// Adds the record of what `transition` does with the hold of this reservation. It is sealed when all else is known
+    /// of the transition.
     pub(in crate::reservation) fn with_record(
         &self,
         transition: Transition,
@@ -98,18 +144,19 @@ impl Reservation {
         now: UnixMillis,
     ) -> Transition {
         let after = transition.state.as_ref().and_then(Aggregate::live).unwrap_or(self);
-        let reason = match basis {
-            Basis::Rule(decision) => decision.reason,
-            Basis::Operator(_) => ReasonCode::OperatorDecision,
+        // For an operator the log is not read: what is known without it is recorded.
+        let (seen, log_read) = match basis {
+            Basis::Rule { evidence, .. } => (evidence.clone(), true),
+            Basis::Operator(_) => (self.evidence(None, log, now), false),
         };
         let record = ReleaseRecord {
-            reservation_identity: self.identity_group(),
+            reservation_identity: self.identity_group(log_read, now),
             lifecycle_timing: self.timing_group(&transition.postings, log, now),
             state_transition: self.transition_group(after),
-            decision_policy: self.policy_group(basis, now),
-            expected_signal: self.signal_group(now),
+            decision_policy: self.policy_group(basis, &seen, now),
+            expected_signal: self.signal_group(log_read, &seen, now),
             delivery_metadata: self.delivery_group(),
-            release_authority: self.authority_group(basis, reason),
+            release_authority: self.authority_group(basis),
             release_effects: ReleaseEffects::new(self.effects_of(&transition, after, log, now), Vec::new()),
             reconciliation: Reconciliation::nothing_late(),
             record_governance: governance(
@@ -118,24 +165,22 @@ impl Reservation {
                 self.record_hash.as_deref(),
                 now,
             ),
-        }
-        .sealed();
-        let hash = record.record_governance.integrity_reference.clone();
-        let mut transition = transition.map_live(|live| live.record_hash = Some(hash));
+        };
+        let mut transition = transition;
         transition.evidence.push(EvidenceRow::Release(Box::new(record)));
         transition
     }
 
-    fn identity_group(&self) -> ReservationIdentity {
+    fn identity_group(&self, log_read: bool, now: UnixMillis) -> ReservationIdentity {
         let attempts = self.attempts().map(|attempt| attempt.id.clone()).collect();
         let operation = self.attempt.operation_id.clone();
-        let operation = Finding::of_or(operation, self.not_observed(self.created_at));
+        let operation = Finding::of_or(operation, self.not_observed(log_read, now));
         identity_group(&self.identity, &self.terms, self.hold(), attempts, operation)
     }
 
     fn timing_group(&self, postings: &[Posting], log: &LogFacts, now: UnixMillis) -> LifecycleTiming {
         let expected = self.terms.expected_ms.map(|ms| Timed::by_reservation(self.created_at.plus(ms)));
-        let expires_at = self.reconciliation.map_or_else(|| self.lease_expires_at(log), |search| search.deadline);
+        let expires_at = self.reconciliation.map_or_else(|| self.lease_expired_at(log), |search| search.deadline);
         LifecycleTiming {
             created_at: Timed::by_reservation(self.created_at),
             expected_completion_at: Finding::of_or(expected, Finding::NotApplicable),
@@ -148,13 +193,19 @@ impl Reservation {
 
     /// What the decision took into account as the last sign of the work.
     fn last_activity(&self, log: &LogFacts) -> Activity {
+        let attempt = &self.attempt;
+        let resumed_at = attempt.resumption.and_then(|resumption| resumption.resumed_at);
+        // Whoever shows life in another way renews with it: of one moment, the way counts, and stands behind.
         let seen = [
+            (ActivityKind::Heartbeat, self.owner_renewed_at()),
+            (ActivityKind::Prepared, attempt.prepared_at),
             (ActivityKind::Admitted, Some(self.created_at)),
-            (ActivityKind::Submitted, self.attempt.submitted_at),
-            (ActivityKind::ProviderBytes, self.attempt.responded_at),
+            (ActivityKind::Submitted, attempt.submitted_at),
+            (ActivityKind::ProviderBytes, attempt.responded_at),
+            (ActivityKind::ProviderBytes, resumed_at),
             (ActivityKind::ProviderBytes, log.received_at),
-            (ActivityKind::AppendedBatch, log.last_append_at),
-            (ActivityKind::StatusLookup, self.attempt.running_at),
+            (ActivityKind::AppendedBatch, self.last_output_at(log)),
+            (ActivityKind::StatusLookup, attempt.running_at),
         ];
         let latest = seen.into_iter().filter_map(|(kind, at)| at.map(|at| (kind, at)));
         let (kind, at) = latest
@@ -174,53 +225,9 @@ impl Reservation {
         }
     }
 
-    fn policy_group(&self, basis: Basis<'_>, now: UnixMillis) -> DecisionPolicy {
-        let (rules_version, decided_by) = match basis {
-            Basis::Rule(decision) => (
-                decision.rules_version.clone(),
-                vec![
-                    fact("candidate", word(&decision.candidate)),
-                    fact("pattern", word(&decision.pattern)),
-                    fact("rule", FactValue::Count(u64::from(decision.rule))),
-                ],
-            ),
-            Basis::Operator(action) => {
-                (RULES_VERSION.into(), vec![fact("operation", FactValue::Word(action.operation.name().into()))])
-            }
-        };
-        DecisionPolicy {
-            policy_id: self.terms.route.clone(),
-            policy_version: Finding::of(self.terms.config_version.to_string()),
-            rules_version,
-            stale_threshold_ms: self.terms.lease_ms,
-            evaluated_facts: decided_by.into_iter().chain(self.facts(now)).collect(),
-        }
-    }
-
-    /// The values that were evaluated, as they were.
-    fn facts(&self, now: UnixMillis) -> Vec<Fact> {
-        let search = self.reconciliation;
-        let time = |at: UnixMillis| FactValue::Time(Timed::by_reservation(at));
-        vec![
-            fact("upstream", FactValue::Word(self.attempt.upstream.as_str().into())),
-            fact("submitted", FactValue::Flag(self.attempt.submitted_at.is_some())),
-            fact("driver_fenced", FactValue::Flag(search.is_some())),
-            fact("outlives_socket", FactValue::Flag(self.terms.capabilities.outlives_socket())),
-            fact("attempts", FactValue::Count(self.attempts().count() as u64)),
-            fact("lookups", FactValue::Count(search.map_or(0, |search| u64::from(search.lookups)))),
-            fact("age_ms", FactValue::Ms(now.since(self.created_at))),
-            fact("hold", FactValue::Micros(self.hold())),
-            fact_maybe("deadline", search.map(|search| time(search.deadline))),
-            fact_maybe("reported", self.attempt.reported.map(|said| word(&said.outcome))),
-            fact_maybe("reported_by", self.attempt.reported.map(|said| word(&said.source))),
-            fact_maybe("on_expiry", self.terms.on_expiry.map(|chosen| word(&chosen))),
-            fact("on_interruption", word(&self.terms.on_interruption)),
-            fact_maybe("escalate_above", self.terms.escalate_above.map(FactValue::Micros)),
-        ]
-    }
-
-    fn signal_group(&self, now: UnixMillis) -> ExpectedSignal {
-        let observed = self.attempt.reported.is_some();
+    fn signal_group(&self, log_read: bool, seen: &Evidence, now: UnixMillis) -> ExpectedSignal {
+        // What an operator states is no signal.
+        let observed = seen.completion.observed().is_some_and(|seen| seen.source != Source::Operator);
         ExpectedSignal {
             signal_type: SignalType::Completion,
             contract_version: Finding::of(self.terms.dialect.name().into()),
@@ -230,14 +237,14 @@ impl Reservation {
                 from: Timed::by_reservation(self.created_at),
                 until: Timed::by_reservation(now),
             },
-            stores_searched: self.stores_searched(),
+            stores_searched: self.stores_searched(log_read),
             matching_criteria: "terminal event, lookup or callback of this operation".into(),
             match_result: match_result(observed),
         }
     }
 
     fn delivery_group(&self) -> DeliveryMetadata {
-        let lookups = self.reconciliation.map(|search| search.lookups).filter(|lookups| *lookups > 0);
+        let lookups = Some(self.lookups()).filter(|lookups| *lookups > 0);
         DeliveryMetadata {
             attempt_count: Finding::of_or(lookups, Finding::NotApplicable),
             response_status: Finding::of_or(self.head.as_ref().map(|head| head.status), Finding::NotApplicable),
@@ -245,9 +252,10 @@ impl Reservation {
         }
     }
 
-    fn authority_group(&self, basis: Basis<'_>, reason_code: ReasonCode) -> ReleaseAuthority {
+    fn authority_group(&self, basis: Basis<'_>) -> ReleaseAuthority {
+        let reason_code = basis.reason();
         match basis {
-            Basis::Rule(_) => ReleaseAuthority {
+            Basis::Rule { .. } => ReleaseAuthority {
                 release_mode: ReleaseMode::Automatic {
                     execution: format!("{}:{}:{}", self.identity.reservation, self.attempt.epoch(), self.version),
                 },
@@ -331,8 +339,7 @@ impl Reservation {
                 Some(&release_record),
                 row.at,
             ),
-        }
-        .sealed();
+        };
         Some(EvidenceRow::LateSignal(Box::new(record)))
     }
 }
@@ -371,7 +378,7 @@ const fn match_result(observed: bool) -> MatchResult {
 
 const fn classification(basis: Basis<'_>) -> Classification {
     match basis {
-        Basis::Rule(_) => Classification::OperationalMetadata,
+        Basis::Rule { .. } => Classification::OperationalMetadata,
         Basis::Operator(_) => Classification::OperatorStatement,
     }
 }
@@ -410,21 +417,6 @@ fn governance(
         previous_record: Finding::of_or(previous.map(String::from), Finding::NotApplicable),
         integrity_reference: String::new(),
     }
-}
-
-fn fact(name: &str, value: FactValue) -> Fact {
-    Fact { name: name.into(), value: Finding::of(value) }
-}
-
-/// A fact that the route or the state may not have.
-fn fact_maybe(name: &str, value: Option<FactValue>) -> Fact {
-    Fact { name: name.into(), value: Finding::of_or(value, Finding::NotApplicable) }
-}
-
-/// The stable word of a state, a class or a rule: as serde writes it.
-fn word<T: Serialize>(value: &T) -> FactValue {
-    let text = serde_json::to_string(value).unwrap_or_default();
-    FactValue::Word(text.trim_matches('"').into())
 }
 
 const fn pending(what: EffectKind) -> Made {

@@ -1,12 +1,11 @@
 //! The record of a hold that was released without a generation.
 
-use super::{
-    EvidenceRow, SERVICE, effects_of_postings, fact, governance, identity_group, match_result, released_at, word,
-};
+use super::facts::{fact, word};
+use super::{EvidenceRow, SERVICE, effects_of_postings, governance, identity_group, match_result, released_at};
 use crate::evidence::{
-    Activity, ActivityKind, Classification, DecisionPolicy, DeliveryMetadata, EvidenceRecord, ExpectedSignal,
-    FactValue, LifecycleTiming, Reconciliation, ReleaseAuthority, ReleaseEffects, ReleaseMode, ReleaseRecord,
-    ReservationState, RetentionClass, SignalType, StateTransition, StateVersion, TimeSource, Timed, Window,
+    Activity, ActivityKind, Classification, DecisionPolicy, DeliveryMetadata, ExpectedSignal, FactValue,
+    LifecycleTiming, Reconciliation, ReleaseAuthority, ReleaseEffects, ReleaseMode, ReleaseRecord, ReservationState,
+    RetentionClass, SignalType, StateTransition, StateVersion, TimeSource, Timed, Window,
 };
 use crate::finding::Finding;
 use crate::ledger::{Posting, ReasonCode};
@@ -90,6 +89,6 @@ impl Tombstone {
             reconciliation: Reconciliation::nothing_late(),
             record_governance: governance(Classification::OperationalMetadata, RetentionClass::Ledger, None, now),
         };
-        EvidenceRow::Release(Box::new(record.sealed()))
+        EvidenceRow::Release(Box::new(record))
     }
 }
