@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 /// When evidence that could not be collected is looked for again: an alarm that stays in the past would fire for ever.
 pub(super) const EVIDENCE_RETRY_MS: u64 = 1_000;
 
-/// When a lookup that was not answered counts as failed.
+/// When a question that was not answered, a lookup or a cancel, counts as lost.
 pub(super) const LOOK_UP_PATIENCE_MS: u64 = 15_000;
 
 impl Reservation {
