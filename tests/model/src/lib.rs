@@ -35,9 +35,9 @@
 //!
 //! | run | bounds | unique states | took |
 //! |---|---|---|---|
-//! | `cargo test` | [`Config::default_test`]: one fault of any kind, one piece of content | @DEFAULT@ |
-//! | `npm run model` | [`Config::large`]: two faults of any kinds, two pieces | @LARGE@ |
-//! | each planted bug | [`Config::hunt`]: two faults, one thread, up to the first history | @HUNT@ |
+//! | `cargo test` | [`Config::default_test`]: one fault of any kind, one piece of content | 1.8 million | one to three minutes |
+//! | `npm run model` | [`Config::large`]: two faults of any kinds, two pieces | the run prints them | as it prints |
+//! | each planted bug | [`Config::hunt`]: two faults, one thread, up to the first history | 2,000 to 150,000 searched | seconds |
 //!
 //! Measured on two cores that others used, too, so the time on a quiet machine is shorter. In debug builds these crates are
 //! optimized (`Cargo.toml` of the workspace): that costs a few seconds of compilation and takes minutes off the run.

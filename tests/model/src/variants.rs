@@ -274,7 +274,7 @@ fn operated() -> Vec<Variant> {
 fn resuming() -> Vec<Variant> {
     use Answers::{Differs, Fails, Refuses, TakesUp};
     vec![
-        Variant::object("resume: driver lost")
+        Variant { slow_provider: true, ..Variant::object("resume: driver lost") }
             .ending(&COMPLETES)
             .outliving(RESUME, &[COMPLETES_UNSEEN], 1)
             .resuming(&[TakesUp, Refuses, Differs])
