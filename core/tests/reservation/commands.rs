@@ -2,6 +2,7 @@
 
 use super::world::*;
 use holdfast_core::evidence::Disposition;
+use holdfast_core::ledger::Receipt;
 use holdfast_core::policy::Terms;
 use holdfast_core::reconcile::Outcome;
 use holdfast_core::refusal::Refusal;
@@ -58,6 +59,14 @@ fn command(name: &str, world: &World) -> Command {
         "wake" => wake(false),
         "resolve" => never_started(1, &terms()),
         "acknowledge" => Command::Acknowledge { posting_id: "unknown".into() },
+        "applied" => Command::Applied {
+            receipt: Receipt {
+                posting_id: "unknown".into(),
+                recorded_at: START,
+                credit_returned: micros(1),
+                slot_returned: true,
+            },
+        },
         "undelivered" => Command::DeliveryFailed { posting_id: "unknown".into() },
         "refused" => Command::DeliveryRefused { posting_id: "unknown".into(), refusal: "already_resolved".into() },
         "identify" => Command::Identify { epoch, operation_id: "op-1".into() },
@@ -110,6 +119,7 @@ wake alive      | !not_found     | done=          | done=                       
 wake            | !not_found     | done=          | done=                                  | done=                                  | done=                                  | done=                                  | done=                                  | done=                | done=                                  | done=              | done=              | done=
 resolve         | done           | done=          | again=                                 | again=                                 | again=                                 | again=                                 | again=                                 | again=               | again=                                 | again=             | again=             | again=
 acknowledge     | !not_found     | done=          | done=                                  | done=                                  | done=                                  | done=                                  | done=                                  | done=                | done=                                  | done=              | done=              | done=
+applied         | !not_found     | done=          | done=                                  | done=                                  | done=                                  | done=                                  | done=                                  | done=                | done=                                  | done=              | done=              | done=
 undelivered     | !not_found     | done=          | done=                                  | done=                                  | done=                                  | done=                                  | done=                                  | done=                | done=                                  | done=              | done=              | done=
 refused         | !not_found     | done=          | done=                                  | done=                                  | done=                                  | done=                                  | done=                                  | done=                | done=                                  | done=              | done=              | done=
 ";

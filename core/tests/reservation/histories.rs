@@ -376,6 +376,7 @@ impl History {
             assert!(worked || next.is_none_or(|next| next > at), "an alarm that changes nothing: {next:?}");
         }
         assert!(self.world.aggregate.deliveries().is_empty(), "invariant 7: everything has arrived");
+        super::records::assert_completed(&self.world);
         let resolved = self.world.postings.iter().filter(|posting| posting.kind.resolves_hold()).count();
         match self.world.aggregate.live() {
             Some(live) => {

@@ -10,6 +10,7 @@ use holdfast_core::reconcile::Outcome;
 use holdfast_core::reservation::{
     Aggregate, Command, EvidenceRow, OpenRecord, Operation, Parcel, Report, SourceEnd, UpstreamEnd,
 };
+use std::collections::BTreeSet;
 
 fn seen() -> UpstreamEnd {
     UpstreamEnd { content_bytes: 10, ..ended(SourceEnd::Lost) }
@@ -182,6 +183,19 @@ fn open_records(world: &World) -> &[OpenRecord] {
         Aggregate::Vacant => &[],
         Aggregate::Tombstone(tombstone) => &tombstone.open_records,
         Aggregate::Live(live) => &live.open_records,
+    }
+}
+
+/// Whatever happened: once everything has arrived, no effect is open, and each record that completes one names one that
+/// was there before it, once.
+pub(crate) fn assert_completed(world: &World) {
+    assert_eq!(open_records(world), [], "what became of each effect is recorded");
+    let mut completed = BTreeSet::new();
+    for (place, row) in world.evidence.iter().enumerate() {
+        described(row);
+        let EvidenceRow::Effects(effects) = row else { continue };
+        assert!(world.evidence[..place].iter().any(|earlier| earlier.hash() == effects.completes));
+        assert!(completed.insert(effects.completes.clone()), "completed once");
     }
 }
 

@@ -351,6 +351,22 @@ impl World {
         }
     }
 
+    /// The evidence of a generation, as it is stored: kind and record, the oldest first. The server must be stopped.
+    ///
+    /// # Panics
+    /// When it runs, or when there is none.
+    #[must_use]
+    pub fn evidence(&self, id: &str) -> Vec<(String, serde_json::Value)> {
+        assert!(self.lock().is_none(), "the server is stopped");
+        let database = self.database_of_generation(id);
+        let rows = database.prepare("SELECT kind, json FROM evidence ORDER BY seq").and_then(|mut statement| {
+            let rows = statement.query_map((), |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
+            rows.collect::<Result<Vec<_>, _>>()
+        });
+        let rows = rows.unwrap_or_else(|error| panic!("evidence of {id}: {error}"));
+        rows.into_iter().map(|(kind, json)| (kind, serde_json::from_str(&json).expect("a record is JSON"))).collect()
+    }
+
     fn database_of_generation(&self, id: &str) -> rusqlite::Connection {
         let is_of_generation = |database: &rusqlite::Connection| {
             let query = "SELECT json_extract(json, '$.identity.generation') FROM state";

@@ -96,6 +96,35 @@ fn assert_works(world: &World, client: &Client) {
     assert_completed(&client.wait_until_settled(&id), 12, 3);
 }
 
+/// Seed 3, "Recording both the decision and execution outcome": the record of a lost driver's end stays as it is, and
+/// when the tenant has taken its posting a record of its own says when its effects were had.
+#[test]
+fn a_lost_drivers_record_is_completed_by_the_receipt() {
+    let (world, client) = world("records of a lost driver", Route::new("r").detach());
+    let (mut exchange, id) = client.begin(&Chat::stream(SLOW).tag(&unique("records")));
+    exchange.read(3_000);
+    world.kill();
+    world.restart();
+    client.wait_until_nothing_is_held();
+    let settled = client.wait_until_settled(&id);
+    world.kill();
+    let [(release_kind, release), (effects_kind, effects)] = world.evidence(&id).try_into().expect("two records");
+    assert_eq!((release_kind.as_str(), effects_kind.as_str()), ("release", "effects"));
+    let searched = &release["expected_signal"];
+    assert_eq!(searched["match_result"], "not_observed_in_named_stores_during_window", "{release}");
+    assert_eq!(searched["stores_searched"], serde_json::json!(["chunk_log", "signals"]), "{release}");
+    let open = ["credit_returned", "slot_returned", "posting_authored", "notification"];
+    assert_eq!(release["release_effects"]["partial_failures"], serde_json::json!(open), "{release}");
+    let hash = &release["record_governance"]["integrity_reference"];
+    assert_eq!((&effects["completes"], &effects["record_governance"]["previous_record"]["value"]), (hash, hash));
+    assert_eq!(effects["effects"]["partial_failures"], serde_json::json!([]), "{effects}");
+    let released_at = &effects["released_at"]["value"];
+    assert_eq!(released_at["source"], "tenant_object_clock", "{effects}");
+    assert!(released_at["at"].as_u64() >= settled["ended_at"].as_u64(), "{effects} {settled}");
+    world.restart();
+    assert_works(&world, &client);
+}
+
 #[test]
 fn the_alarm_acts_without_any_request() {
     let (world, client) = world("alarm alone", Route::new("r").detach());
