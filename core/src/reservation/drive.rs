@@ -51,6 +51,7 @@ pub(super) fn start(identity: &Identity, attempt: &AttemptId, terms: &Terms, now
         acknowledged_at: None,
         content_deleted: false,
         place: Place::default(),
+        nothing_seen: false,
     };
     Transition::to(Aggregate::Live(Box::new(reservation)), Reply::Started { epoch: 1 })
 }
@@ -208,6 +209,9 @@ impl Reservation {
         next.learn(end, now);
         next.attempt.upstream = upstream;
         next.account(accounted, reason);
+        if settlement == Settlement::Released {
+            next.account_for_nothing();
+        }
         next.reason = Some(reason);
         next.usage = usage;
         next.cost = Some(cost);
@@ -215,6 +219,7 @@ impl Reservation {
         next.ended_at = Some(now);
         next.delivered_output_tokens = next.delivered(usage, log);
         next.reconciliation = None;
+        next.nothing_seen = end.shows_nothing(log);
         next.lost_from = (end.source == SourceEnd::Lost).then_some(log.length);
         next.close_cancellation();
         let delete_partial = lifecycle == Lifecycle::Cancelled && !self.terms.keep_partial;
