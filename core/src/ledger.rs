@@ -29,7 +29,7 @@ pub use usage_sums::{ChargedAs, GROUPS_MAX, GroupBy, GroupKey, GroupSum, SumErro
 use crate::ids::{GenerationId, ReservationId};
 use crate::money::Micros;
 use crate::time::UnixMillis;
-use crate::usage::Metered;
+use crate::usage::{Metered, Usage};
 use crate::webhook::Notice;
 use alloc::format;
 use alloc::string::String;
@@ -288,6 +288,10 @@ pub struct Posting {
     pub reason: ReasonCode,
     /// When it was decided, by the clock of the object that decided.
     pub decided_at: UnixMillis,
+    /// The part of `usage` that is an upper bound, where the rest was counted by the provider: some attempts told their
+    /// usage, others did not. Absent where all of it is of one quality.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_usage: Option<Usage>,
 }
 
 impl Posting {
@@ -315,6 +319,7 @@ impl Posting {
             notices: Vec::new(),
             reason,
             decided_at,
+            estimated_usage: None,
         }
     }
 

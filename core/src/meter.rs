@@ -147,8 +147,9 @@ pub struct MeterReport {
     /// Output tokens as the provider wrote them, where `usage.output_tokens` may be larger: xAI counts reasoning outside
     /// `completion_tokens`.
     pub reported_output_tokens: Option<u64>,
-    /// The last usage report was refused (see [`crate::usage::UsageRejection`]). `usage` then holds an earlier report, or
-    /// the larger counts if the report was lower than an earlier one: not exact.
+    /// The last usage report was refused (see [`crate::usage::UsageRejection`]), or was made in mid-stream by a dialect
+    /// that tells it with the end. `usage` then holds an earlier report, or the larger counts if the report was lower than
+    /// an earlier one: not exact.
     pub usage_rejected: bool,
     /// The failure that the provider reported after its 200, if any.
     pub in_band_error: Option<InBandError>,
@@ -193,6 +194,12 @@ impl MeterReport {
             self.usage = Some(usage);
             self.reported_output_tokens = Some(output);
         }
+    }
+
+    /// The answer has ended by an event without usage: what was counted before it is a count in mid-stream, until a later
+    /// report says otherwise.
+    fn note_end_without_usage(&mut self) {
+        self.usage_rejected |= self.usage.is_some();
     }
 
     fn note_operation_id(&mut self, id: Option<&RawValue>) {

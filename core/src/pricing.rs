@@ -27,7 +27,7 @@ pub struct ModelPrice {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_micros_per_million: Option<u64>,
     /// The provider bills output that it does not stream (reasoning): content bytes are then no upper bound,
-    /// and a settlement without exact usage takes the whole hold.
+    /// and an attempt without exact usage takes its whole hold.
     #[serde(default)]
     pub hidden_output: bool,
 }
@@ -86,13 +86,21 @@ impl CostPart {
     }
 }
 
-/// The one rounding rule: all parts are summed in millionths of a micro-USD, and the sum is rounded up once.
+/// Millionths of a micro-USD in one: what costs are summed in, so that a sum is rounded once.
+pub const MILLIONTHS: u128 = 1_000_000;
+
+/// The one rounding rule: whatever is charged together is summed in millionths of a micro-USD, and the sum is rounded up.
 ///
 /// # Errors
 /// [`MoneyError`] when the amount is out of range.
-pub fn rounded_up(parts: &[CostPart]) -> Result<Micros, MoneyError> {
-    let sum = parts.iter().try_fold(0_u64, |sum, part| sum.checked_add(part.millionths));
-    sum.ok_or(MoneyError).map(|millionths| millionths.div_ceil(1_000_000)).and_then(Micros::new)
+pub fn rounded_up(millionths: u128) -> Result<Micros, MoneyError> {
+    u64::try_from(millionths.div_ceil(MILLIONTHS)).map_err(|_| MoneyError).and_then(Micros::new)
+}
+
+/// The sum of parts, in millionths of a micro-USD.
+#[must_use]
+pub fn millionths_of(parts: &[CostPart]) -> u128 {
+    parts.iter().fold(0, |sum, part| sum.saturating_add(u128::from(part.millionths)))
 }
 
 impl ModelPrice {
@@ -102,7 +110,7 @@ impl ModelPrice {
     /// # Errors
     /// [`MoneyError`] when the amount is out of range.
     pub fn cost(&self, usage: &Usage) -> Result<Micros, MoneyError> {
-        rounded_up(&self.exact_parts(usage)?)
+        rounded_up(millionths_of(&self.exact_parts(usage)?))
     }
 
     /// The most that so many tokens can cost: every token at the dearest tier that it may turn out to be of.
@@ -110,7 +118,7 @@ impl ModelPrice {
     /// # Errors
     /// [`MoneyError`] when the amount is out of range.
     pub fn worst_case(&self, input_tokens: u64, output_tokens: u64) -> Result<Micros, MoneyError> {
-        rounded_up(&self.bound_parts(input_tokens, output_tokens)?)
+        rounded_up(millionths_of(&self.bound_parts(input_tokens, output_tokens)?))
     }
 
     /// The cost of what was metered: exact counts by their tiers, a bound at the worst case.
@@ -118,10 +126,10 @@ impl ModelPrice {
     /// # Errors
     /// [`MoneyError`] when the amount is out of range.
     pub fn cost_of(&self, metered: &Metered) -> Result<Micros, MoneyError> {
-        rounded_up(&self.cost_parts(metered)?)
+        rounded_up(millionths_of(&self.cost_parts(metered)?))
     }
 
-    /// The parts of [`Self::cost_of`], those without tokens left out. [`rounded_up`] makes the cost of them.
+    /// The parts of [`Self::cost_of`], those without tokens left out. [`millionths_of`] and [`rounded_up`] make the cost of them.
     ///
     /// # Errors
     /// [`MoneyError`] when a part is out of range.
@@ -239,7 +247,7 @@ mod tests {
         let plain = ModelPrice { cached_input_micros_per_million: None, ..price() };
         let listed = |price: &ModelPrice, usage: Usage| {
             let parts = price.cost_parts(&Metered::Exact(usage)).unwrap();
-            assert_eq!(rounded_up(&parts), price.cost(&usage), "the parts sum to the cost");
+            assert_eq!(rounded_up(millionths_of(&parts)), price.cost(&usage), "the parts sum to the cost");
             parts.iter().map(|part| (part.tier, part.tokens, part.micros_per_million)).collect::<Vec<_>>()
         };
         assert_eq!(
@@ -279,12 +287,14 @@ mod tests {
 
     #[test]
     fn overflow_is_an_error() {
-        // A part beyond its range, and two parts whose sum is.
-        for (input, output) in
-            [(u64::MAX, 0), (0, u64::MAX), (7_000_000_000_000, 0), (5_000_000_000_000, 1_000_000_000_000)]
-        {
+        for (input, output) in [(u64::MAX, 0), (0, u64::MAX), (7_000_000_000_000, 0), (0, 1_300_000_000_000)] {
             assert_eq!(price().cost(&usage(input, output, 0)), Err(MoneyError), "{input} in, {output} out");
             assert_eq!(price().worst_case(input, output), Err(MoneyError));
         }
+        // The sum of parts has more room than a part: only an amount that is out of range is refused.
+        assert_eq!(price().worst_case(5_000_000_000_000, 1_000_000_000_000), Micros::new(30_000_000_000_000));
+        let most = u128::from(Micros::MAX.get()) * MILLIONTHS;
+        assert_eq!((rounded_up(most), rounded_up(most + 1)), (Ok(Micros::MAX), Err(MoneyError)));
+        assert_eq!(rounded_up(u128::MAX), Err(MoneyError));
     }
 }

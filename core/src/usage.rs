@@ -51,6 +51,18 @@ impl Usage {
             reasoning_tokens: sum(self.reasoning_tokens, other.reasoning_tokens, "reasoning_tokens")?,
         })
     }
+
+    /// What is left of a sum without one of its parts.
+    #[must_use]
+    pub const fn minus(&self, part: &Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_sub(part.input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(part.output_tokens),
+            cached_input_tokens: self.cached_input_tokens.saturating_sub(part.cached_input_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_sub(part.cache_write_tokens),
+            reasoning_tokens: self.reasoning_tokens.saturating_sub(part.reasoning_tokens),
+        }
+    }
 }
 
 /// Usage together with its quality as evidence.
@@ -81,7 +93,8 @@ impl Metered {
         matches!(self, Self::Exact(_))
     }
 
-    /// The sum of two attempts of one reservation: exact only if both are. One bound makes the whole a bound.
+    /// The sum of two attempts of one reservation: exact only if both are. One bound makes the whole a bound. It tells
+    /// how much was used, and is no base of a price: each attempt is priced by its own quality.
     ///
     /// # Errors
     /// As [`Usage::plus`].

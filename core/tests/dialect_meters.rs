@@ -165,6 +165,82 @@ fn messages_are_priced_by_their_deltas_alone() {
     assert_eq!((done, report.in_band_error.unwrap().code.as_str()), (false, "overloaded_error"));
 }
 
+/// The counts, where they are the provider's last word.
+fn exact(report: &MeterReport) -> Option<(u64, u64)> {
+    report.usage.filter(|_| !report.usage_rejected).map(|usage| (usage.input_tokens, usage.output_tokens))
+}
+
+/// A prompt is never free: where no event has told the input, a count of the output alone is no usage.
+#[test]
+fn messages_whose_input_nobody_told_have_no_usage() {
+    let start = |usage: &str| format!(r#"message_start {{"type":"message_start","message":{{"id":"m"{usage}}}}}"#);
+    let delta = |usage: &&str| format!(r#"message_delta {{"type":"message_delta","delta":{{}},"usage":{usage}}}"#);
+    let (alone, whole) = (r#"{"output_tokens":15}"#, r#"{"output_tokens":15,"input_tokens":61}"#);
+    for (told, deltas, expected) in [
+        ("", &[alone][..], None),
+        (r#","usage":null"#, &[alone], None),
+        (r#","usage":[25]"#, &[alone], None),
+        (r#","usage":{"input_tokens":1.5}"#, &[alone], None),
+        (r#","usage":{"input_tokens":null,"output_tokens":1}"#, &[alone], None),
+        (r#","usage":{"cache_read_input_tokens":40,"output_tokens":1}"#, &[alone], None),
+        (r#","usage":{"input_tokens":0,"output_tokens":0}"#, &[alone], None),
+        ("", &[alone, alone], None),
+        ("", &[whole], Some((61, 15))),
+        (r#","usage":{"input_tokens":1.5}"#, &[whole], Some((61, 15))),
+        (r#","usage":{"input_tokens":0,"output_tokens":0}"#, &[whole], Some((61, 15))),
+        ("", &[alone, whole], Some((61, 15))),
+        ("", &[whole, r#"{"output_tokens":20}"#], Some((61, 20))),
+        (r#","usage":{"input_tokens":25}"#, &[alone], Some((25, 15))),
+        (r#","usage":{"input_tokens":0,"cache_read_input_tokens":40}"#, &[alone], Some((40, 15))),
+    ] {
+        let lines: Vec<String> = std::iter::once(start(told)).chain(deltas.iter().map(delta)).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let (_, report) = learnt(Dialect::AnthropicMessages, &lines);
+        assert_eq!(exact(&report), expected, "{lines:?}");
+        assert_eq!(report.usage_rejected, expected.is_none(), "{lines:?}");
+    }
+    let (_, report) = learnt(Dialect::AnthropicMessages, &[&delta(&alone)]);
+    assert!(report.usage_rejected && report.usage.is_none(), "its start was never seen");
+    // The end without a count: the one before it was made in mid-stream.
+    let start = start(r#","usage":{"input_tokens":25}"#);
+    let stop = r#"message_delta {"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
+    let (_, report) = learnt(Dialect::AnthropicMessages, &[&start, &delta(&alone), stop]);
+    assert_eq!((exact(&report), report.usage.map(|usage| usage.output_tokens)), (None, Some(15)));
+    let (_, report) = learnt(Dialect::AnthropicMessages, &[&start, &delta(&alone), stop, &delta(&alone)]);
+    assert_eq!(exact(&report), Some((25, 15)));
+}
+
+/// The event that ends an answer carries its usage. Where it does not, an earlier count was made in mid-stream.
+#[test]
+fn gemini_counts_before_the_end_are_no_total() {
+    let event = |index: u32, finish: &str, usage: &str| {
+        format!(r#"- {{"candidates":[{{"index":{index},"content":{{}}{finish}}}]{usage}}}"#)
+    };
+    let stop = r#","finishReason":"STOP""#;
+    let counted = r#","usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":2}"#;
+    let trailing = r#"- {"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":2}}"#.to_owned();
+    let blocked = r#"- {"promptFeedback":{"blockReason":"SAFETY"}}"#.to_owned();
+    for (lines, is_total) in [
+        (vec![event(0, "", counted), event(0, stop, counted)], true),
+        (vec![event(0, "", counted), event(0, stop, "")], false),
+        (vec![event(0, "", counted), event(0, stop, r#","usageMetadata":null"#)], false),
+        (vec![event(0, "", counted), blocked], false),
+        (vec![event(0, "", counted), event(0, stop, ""), trailing], true),
+        (vec![event(0, stop, counted), event(0, "", "")], true),
+        (vec![event(0, "", ""), event(0, stop, counted)], true),
+        (vec![event(0, stop, counted), event(1, "", ""), event(1, stop, "")], false),
+        (vec![event(0, stop, counted), event(1, "", ""), event(1, stop, counted)], true),
+    ] {
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let (done, report) = learnt(Dialect::Gemini, &lines);
+        assert!(done, "{lines:?}");
+        assert_eq!(exact(&report), is_total.then_some((9, 2)), "{lines:?}");
+        assert!(report.usage.is_some(), "{lines:?}: it stays a floor");
+    }
+    let (_, report) = learnt(Dialect::Gemini, &[&event(0, stop, "")]);
+    assert!(report.usage.is_none() && !report.usage_rejected, "nothing was counted");
+}
+
 #[test]
 fn gemini_repeats_its_usage_and_the_last_one_counts() {
     let gemini = |lines: &[&str]| learnt(Dialect::Gemini, lines);

@@ -180,7 +180,7 @@ fn what_differs_is_never_spliced() {
 }
 
 proptest! {
-    /// Design 7: cut anywhere, taken up behind the last whole stored event, and read in any pieces, a stream is the same
+    /// Invariant 9 and design 7: cut anywhere, taken up behind the last whole stored event, and read in any pieces, a stream is the same
     /// as if nothing had happened; and so is what was learnt from it.
     #[test]
     fn cut_anywhere_and_taken_up_it_is_the_same(

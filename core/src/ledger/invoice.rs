@@ -4,8 +4,9 @@ use super::{Direction, Posting, PostingKind, ReasonCode};
 use crate::ids::{GenerationId, Identity, ReservationId};
 use crate::money::{Micros, SignedMicros};
 use crate::policy::Terms;
-use crate::pricing::{CostPart, rounded_up};
+use crate::pricing::{CostPart, millionths_of, rounded_up};
 use crate::time::UnixMillis;
+use crate::usage::Metered;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -29,7 +30,7 @@ pub struct InvoiceLine {
     pub period: String,
     /// The price list that the amount was made by.
     pub price_version: String,
-    /// Quantities by tier at their unit prices; none where the posting stands on no usage, or was made by another price
+    /// Quantities by tier at their unit prices, those of bounds behind the counted ones; none where the posting stands on no usage, or was made by another price
     /// list than the one pinned at admission.
     pub parts: Vec<CostPart>,
     /// The sum of the parts, rounded up once: the price of the usage that the line stands on.
@@ -39,7 +40,7 @@ pub struct InvoiceLine {
     /// usage. It differs where a hold caps an estimate, where hidden output takes a whole hold, where a cost above the
     /// hold is split over two lines, and in a correction, which bills the difference.
     pub amount: SignedMicros,
-    /// The usage behind it is a bound, not the provider's own count.
+    /// The usage behind it is a bound, or partly one, not the provider's own count alone.
     pub estimated: bool,
     /// As what it is billed.
     pub kind: PostingKind,
@@ -65,12 +66,10 @@ impl InvoiceLine {
             return None;
         }
         let price_version = posting.price_version.as_ref().unwrap_or(&terms.price_version);
-        let rated_usage = posting.usage.filter(|_| *price_version == terms.price_version);
         // Usage beyond any price is no reason to refuse what was settled: the line then stands without parts.
-        let rated = rated_usage.and_then(|usage| {
-            let parts = terms.price.cost_parts(&usage).ok()?;
-            rounded_up(&parts).ok().map(|price| (parts, price))
-        });
+        let rated = parts_of(posting, terms)
+            .filter(|_| *price_version == terms.price_version)
+            .and_then(|parts| rounded_up(millionths_of(&parts)).ok().map(|price| (parts, price)));
         let (parts, rated) = rated.map_or((Vec::new(), None), |(parts, price)| (parts, Some(price)));
         let amount = match posting.direction {
             Direction::Charge => SignedMicros::between(Micros::ZERO, posting.amount),
@@ -95,4 +94,14 @@ impl InvoiceLine {
             recorded_at,
         })
     }
+}
+
+/// The parts of all usage behind a posting: what was counted and what is a bound, each by its own rule.
+fn parts_of(posting: &Posting, terms: &Terms) -> Option<Vec<CostPart>> {
+    let usage = posting.usage?;
+    let Some(bound) = posting.estimated_usage else { return terms.price.cost_parts(&usage).ok() };
+    let counted = Metered::Exact(usage.usage().minus(&bound));
+    let parts = [counted, Metered::AtLeast(bound)].map(|metered| terms.price.cost_parts(&metered));
+    let [counted, bound] = parts;
+    Some([counted.ok()?, bound.ok()?].concat())
 }

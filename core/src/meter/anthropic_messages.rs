@@ -1,8 +1,9 @@
 //! Meter of Anthropic Messages.
 //!
 //! Usage comes in two places. `message_start` has the input, and a placeholder for the output that is never priced;
-//! `message_delta` has cumulative counts, and only with the first of them the usage is known. Cache reads and writes stand
-//! beside `input_tokens`, not in them.
+//! `message_delta` has cumulative counts, and only with the first of them the usage is known. A delta that names no input
+//! stands on an earlier event that did; without one there is no usage. Cache reads and writes stand beside `input_tokens`,
+//! not in them.
 
 use alloc::boxed::Box;
 
@@ -21,8 +22,8 @@ const UNINTERESTING: [&[u8]; 4] = [b"content_block_delta", b"content_block_start
 pub struct AnthropicMessages {
     report: MeterReport,
     done: bool,
-    /// The input, as `message_start` told it.
-    input: Input,
+    /// The input, once an event has told it.
+    input: Option<Input>,
 }
 
 /// Input tokens, by how they are billed.
@@ -32,6 +33,12 @@ struct Input {
     plain: u64,
     cache_read: u64,
     cache_write: u64,
+}
+
+impl Input {
+    const fn total(self) -> u64 {
+        self.plain.saturating_add(self.cache_read).saturating_add(self.cache_write)
+    }
 }
 
 /// The members of an event, or of a plain answer, that are read.
@@ -81,25 +88,33 @@ impl AnthropicMessages {
         }
     }
 
-    /// An input that cannot be read leaves the usage open until a later event tells it whole.
+    /// An input that is missing, zero or cannot be read leaves the usage open until a later event tells it: no request has
+    /// an empty prompt.
     fn note_start(&mut self, view: &View<'_>) {
         let Some(message) = view.message.and_then(|message| members::<Message<'_>>(message.get().as_bytes())) else {
             return;
         };
         self.report.note_operation_id(message.id);
-        match message.usage.map(|usage| UsageView::read(usage).and_then(|view| view.input(Input::default()))) {
-            Some(Ok(input)) => self.input = input,
+        match message.usage.map(|usage| UsageView::read(usage).and_then(|view| view.input(None))) {
+            Some(Ok(input)) if input.total() > 0 => self.input = Some(input),
             Some(Err(_)) => self.report.usage_rejected = true,
-            None => {}
+            Some(Ok(_)) | None => {}
         }
     }
 
     fn note_delta(&mut self, view: &View<'_>) {
-        if let Some(delta) = view.delta.and_then(|delta| members::<Message<'_>>(delta.get().as_bytes())) {
-            self.report.note_finish_reason(delta.stop_reason);
-        }
-        if let Some(usage) = view.usage {
-            self.report.note_usage(read_usage_after(usage, self.input));
+        let delta = view.delta.and_then(|delta| members::<Message<'_>>(delta.get().as_bytes()));
+        let stop_reason = delta.and_then(|delta| delta.stop_reason);
+        self.report.note_finish_reason(stop_reason);
+        match view.usage.map(|usage| read_usage_after(usage, self.input)) {
+            Some(Ok((input, usage, output))) => {
+                self.input = Some(input);
+                self.report.note_usage(Ok((usage, output)));
+            }
+            Some(Err(rejection)) => self.report.note_usage(Err(rejection)),
+            // What was counted before the end is no total.
+            None if stop_reason.and_then(text).is_some() => self.report.note_end_without_usage(),
+            None => {}
         }
     }
 }
@@ -167,7 +182,12 @@ impl<'a> UsageView<'a> {
     }
 
     /// The input, with what an earlier event told of it where this one says nothing, or less: counts are cumulative.
-    fn input(&self, earlier: Input) -> Result<Input, UsageRejection> {
+    /// Without an earlier one it must be named.
+    fn input(&self, earlier: Option<Input>) -> Result<Input, UsageRejection> {
+        if earlier.is_none() {
+            required_count(self.input_tokens, "input_tokens")?;
+        }
+        let earlier = earlier.unwrap_or_default();
         let count = |value, field, earlier: u64| token_count(value, field).map(|count| count.unwrap_or(0).max(earlier));
         Ok(Input {
             plain: count(self.input_tokens, "input_tokens", earlier.plain)?,
@@ -182,15 +202,14 @@ impl<'a> UsageView<'a> {
 /// # Errors
 /// The first reason for which it is not accepted.
 pub fn read_usage(usage: &RawValue) -> Result<(Usage, u64), UsageRejection> {
-    required_count(UsageView::read(usage)?.input_tokens, "input_tokens")?;
-    read_usage_after(usage, Input::default())
+    read_usage_after(usage, None).map(|(_, usage, output)| (usage, output))
 }
 
-fn read_usage_after(usage: &RawValue, earlier: Input) -> Result<(Usage, u64), UsageRejection> {
+fn read_usage_after(usage: &RawValue, earlier: Option<Input>) -> Result<(Input, Usage, u64), UsageRejection> {
     let view = UsageView::read(usage)?;
     let output = required_count(view.output_tokens, "output_tokens")?;
     let input = view.input(earlier)?;
-    let total = input.plain.saturating_add(input.cache_read).saturating_add(input.cache_write);
+    let total = input.total();
     if total > TOKENS_MAX {
         return Err(UsageRejection::TooLarge("input_tokens"));
     }
@@ -204,5 +223,5 @@ fn read_usage_after(usage: &RawValue, earlier: Input) -> Result<(Usage, u64), Us
         cache_write_tokens: input.cache_write,
         reasoning_tokens: 0,
     };
-    Ok((counts, output))
+    Ok((input, counts, output))
 }

@@ -1,8 +1,8 @@
 //! Meter of Gemini: `streamGenerateContent?alt=sse` and `generateContent`.
 //!
 //! Events have no names and no terminal of their own: an answer ends when every candidate has a `finishReason`, or with a
-//! `blockReason` for the prompt. `usageMetadata` repeats and the last one counts. Nearly every event carries usage and is parsed for
-//! it: a stream that breaks leaves the last one as a floor.
+//! `blockReason` for the prompt. `usageMetadata` repeats and the last one counts, if it came with the end or behind it: the event
+//! that ends an answer carries one, and an earlier count is a floor. Nearly every event carries usage and is parsed for it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -78,6 +78,14 @@ impl Gemini {
         Self { report: MeterReport::default(), candidates: Choices::default(), blocked: false, markers }
     }
 
+    fn note(&mut self, chunk: &Chunk<'_>) {
+        let ended_before = self.is_done();
+        self.blocked |= note_chunk(&mut self.report, &mut self.candidates, chunk);
+        if self.is_done() && !ended_before && chunk.usage_metadata.is_none() {
+            self.report.note_end_without_usage();
+        }
+    }
+
     /// Whether there is something to learn besides that a candidate goes on. Once one has ended, that is something too.
     fn is_interesting(&self, data: &[u8]) -> bool {
         let markers = &self.markers;
@@ -97,7 +105,7 @@ impl StreamMeter for Gemini {
             return false;
         }
         match members::<Chunk<'_>>(event.data) {
-            Some(chunk) => self.blocked |= note_chunk(&mut self.report, &mut self.candidates, &chunk),
+            Some(chunk) => self.note(&chunk),
             None if has_value(&self.markers.usage, event.data) => {
                 self.report.replace_usage(Err(UsageRejection::Malformed));
             }

@@ -1,13 +1,14 @@
 //! How an attempt ended, and what follows for lifecycle, hold and readers. A table, first match wins.
 
 use super::attempt::{AbortCause, Accounted, Reported};
-use super::{Lifecycle, Reservation, ResponseHead, Settlement, UpstreamState};
+use super::{Lifecycle, LogFacts, Reservation, ResponseHead, Settlement, UpstreamState};
 use crate::dialect::{error_envelope, error_terminal};
 use crate::finding::Source;
 use crate::ledger::{Posting, ReasonCode};
 use crate::meter::EndClass;
 use crate::money::{Micros, MoneyError};
 use crate::policy::Owner;
+use crate::pricing::{MILLIONTHS, millionths_of, rounded_up};
 use crate::reconcile::Outcome;
 use crate::sse::BLANK_LINE;
 use crate::time::UnixMillis;
@@ -19,6 +20,9 @@ use serde::{Deserialize, Serialize};
 
 /// Output tokens that may have been produced, but not seen, when a stream was cut.
 pub const IN_FLIGHT_TOKENS: u64 = 256;
+
+/// The stored log was not read: what an attempt may have used is bounded by the most.
+pub(super) const NOT_READ: u64 = u64::MAX;
 
 /// How the source ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -82,6 +86,12 @@ impl UpstreamEnd {
             broke_off: false,
         }
     }
+
+    /// Whether no output of the attempt was seen. Who decides without having read the log knows only that it is empty.
+    pub(super) fn shows_nothing(&self, log: &LogFacts) -> bool {
+        let seen = if self.content_bytes == NOT_READ { log.length } else { self.content_bytes };
+        seen == 0 && self.source != SourceEnd::Body(EndClass::Complete)
+    }
 }
 
 /// What an attempt came to.
@@ -114,6 +124,24 @@ pub struct Conclusion {
     pub head: Option<ResponseHead>,
     /// Appended to the log at close.
     pub terminal: Vec<u8>,
+}
+
+/// What all attempts used, and what it costs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Total {
+    /// The sum; `None` when no attempt used anything.
+    pub(super) usage: Option<Metered>,
+    /// The part of it that is a bound, where the rest is not.
+    pub(super) estimated: Option<Usage>,
+    /// All that is charged.
+    pub(super) cost: Micros,
+}
+
+impl Total {
+    /// What becomes of a hold that ends by it.
+    pub(super) const fn settlement(&self) -> Settlement {
+        if self.usage.is_some() { Settlement::Committed } else { Settlement::Released }
+    }
 }
 
 /// One row of the table: what the attempt came to, and whether it is charged for.
@@ -153,34 +181,64 @@ impl Reservation {
         let mut ended = self.clone();
         ended.learn(end, now);
         ended.account(accounted, verdict.ended.reason);
-        let usage = match (accounted, verdict.ended.reason) {
+        if accounted.is_none() && verdict.ended.reason == ReasonCode::OperatorDecision {
             // An operator gives the whole hold back; a route, all of it that nobody with authority speaks against.
-            (None, ReasonCode::OperatorDecision) => None,
-            (None, reason) if gives_up_estimates(reason) => ended.total_usage(ended.attempt.accounted)?,
-            _ => self.total_usage(accounted)?,
-        };
-        let cost = usage.map_or(Ok(Micros::ZERO), |usage| self.charge_for(usage))?;
-        let postings = ended.resolving_postings(usage, cost, verdict.ended.reason, now);
-        let settlement = if usage.is_some() { Settlement::Committed } else { Settlement::Released };
+            ended.account_for_nothing();
+        }
+        let total = ended.total()?;
+        let postings = ended.resolving_postings(&total, verdict.ended.reason, now);
+        let (settlement, Total { usage, cost, .. }) = (total.settlement(), total);
         let (head, terminal) = self.answer(end, &verdict, self.status(end));
         Ok(Conclusion { ended: verdict.ended, settlement, accounted, usage, postings, cost, head, terminal })
     }
 
-    /// The usage of all attempts, the owning one accounted as given; `None` when no attempt used anything.
-    pub(super) fn total_usage(&self, owning: Option<Accounted>) -> Result<Option<Metered>, MoneyError> {
-        let past = self.past_attempts.iter().filter_map(|attempt| attempt.accounted);
-        let mut parts = past.chain(owning).map(|part| part.metered);
-        let Some(first) = parts.next() else { return Ok(None) };
-        parts.try_fold(first, |sum, part| sum.plus(&part)).map(Some).map_err(|_| MoneyError)
+    /// What the attempts used, and what that costs. Each is priced by its own quality: what the provider counted at its
+    /// price, whatever is held; a bound at no more than the attempt's own hold, which it takes whole where output is
+    /// hidden. All bounds together cost no more than is held, and the sum is rounded up once.
+    ///
+    /// # Errors
+    /// [`MoneyError`] when the sum is out of range.
+    pub(super) fn total(&self) -> Result<Total, MoneyError> {
+        let metered: Vec<Metered> = self.attempts().filter_map(|it| it.accounted).map(|it| it.metered).collect();
+        let of_kind = |exact: bool| metered.iter().filter(move |part| part.is_exact() == exact);
+        let mut counted = 0_u128;
+        for part in of_kind(true) {
+            counted = counted.saturating_add(millionths_of(&self.terms.price.cost_parts(part)?));
+        }
+        let whole = |hold: Micros| u128::from(hold.get()).saturating_mul(MILLIONTHS);
+        let bounds =
+            of_kind(false).fold(0_u128, |sum, part| sum.saturating_add(self.bound(part, whole(self.terms.hold))));
+        let sum = |exact| Metered::sum(of_kind(exact)).map_err(|_| MoneyError);
+        let estimated = sum(false)?;
+        let some = |kind: bool| of_kind(kind).next().is_some();
+        Ok(Total {
+            usage: if metered.is_empty() { None } else { Some(sum(true)?.plus(&estimated).map_err(|_| MoneyError)?) },
+            estimated: (some(true) && some(false)).then(|| *estimated.usage()),
+            cost: rounded_up(counted.saturating_add(bounds.min(whole(self.hold()))))?,
+        })
+    }
+
+    /// What a bound costs, in millionths. One beyond any price costs the most.
+    fn bound(&self, metered: &Metered, most: u128) -> u128 {
+        let price = &self.terms.price;
+        let parts = price.cost_parts(metered).ok().filter(|_| !price.hidden_output);
+        parts.map_or(most, |parts| millionths_of(&parts).min(most))
     }
 
     /// What the attempts are accounted with once the generation has ended for this reason.
     pub(super) fn account(&mut self, owning: Option<Accounted>, reason: ReasonCode) {
-        self.attempt.accounted = owning.or(self.attempt.accounted);
+        self.attempt.accounted = owning;
         if gives_up_estimates(reason) {
             for attempt in self.past_attempts.iter_mut().chain([&mut self.attempt]) {
                 attempt.accounted = attempt.accounted.filter(|accounted| accounted.metered.is_exact());
             }
+        }
+    }
+
+    /// Nothing is charged for: what comes to light later stands alone.
+    pub(super) fn account_for_nothing(&mut self) {
+        for attempt in self.past_attempts.iter_mut().chain([&mut self.attempt]) {
+            attempt.accounted = None;
         }
     }
 
@@ -201,7 +259,19 @@ impl Reservation {
             (SourceEnd::Body(EndClass::Complete | EndClass::InBandError), _) => true,
             _ => false,
         };
-        self.terms.capabilities.outlives_socket() && !unsent && !answered && self.attempt.reported.is_none()
+        let told = self.attempt.reported.is_some() && !self.usage_is_open(end);
+        self.terms.capabilities.outlives_socket() && !unsent && !answered && !told
+    }
+
+    /// Whether the provider called back that the work is done, and can be asked what it used: a callback tells none, and
+    /// a bound is no match for a count. A failure of which nothing was seen is charged for nothing.
+    pub(super) fn usage_is_open(&self, end: &UpstreamEnd) -> bool {
+        let called = |said: Reported| said.source == Source::Callback && said.usage.is_none();
+        let used = |said: Reported| said.outcome != Outcome::Failed || end.content_bytes > 0;
+        self.attempt.reported.is_some_and(|said| called(said) && used(said))
+            && self.can_be_asked()
+            && !self.attempt.conflict
+            && !self.accounted(end).metered.is_exact()
     }
 
     fn verdict(&self, end: &UpstreamEnd, status: Option<u16>) -> Verdict {
@@ -250,7 +320,7 @@ impl Reservation {
         match outcome {
             Outcome::Completed => verdict(L::Completed, U::Completed, self.completed_reason(end), true),
             Outcome::Incomplete => verdict(L::Completed, U::Incomplete, self.completed_reason(end), true),
-            // A failure is charged for what it is known to have used, or for what was seen of it.
+            // A failure is charged for what it is known to have used, or by a bound where anything was seen of it.
             Outcome::Failed => {
                 verdict(L::Failed, U::Failed, R::OperationFailed, usage.is_some() || end.content_bytes > 0)
             }
@@ -323,9 +393,12 @@ impl Reservation {
             return Accounted { metered: Metered::Exact(usage), source };
         }
         // What a non-streaming provider has produced cannot be seen before it answers; and counts that are beyond any
-        // price say nothing about it. Nor can what goes on at the provider after its socket is gone.
+        // price say nothing about it. Nor can what goes on at the provider after its socket is gone, or has gone on there
+        // before its stream brought it: only a stream that came to its own end has shown all.
         let visible = self.terms.streaming && terminal_usage(end).is_none();
-        let may_go_on = self.terms.capabilities.outlives_socket() && !matches!(end.source, SourceEnd::Body(_));
+        let shown = matches!(end.source, SourceEnd::Body(EndClass::Complete | EndClass::InBandError))
+            && self.status(end).is_some_and(is_success);
+        let may_go_on = self.terms.capabilities.outlives_socket() && !shown;
         // A driver at the edge reads on while its appends are on their way or nobody takes them: what it saw last is no
         // bound of what it saw.
         let saw_more = end.source == SourceEnd::Lost && self.attempt.lease.owner == Owner::Edge;
@@ -341,17 +414,6 @@ impl Reservation {
             ..Usage::default()
         };
         Accounted { metered: Metered::AtLeast(bound), source: Source::OwnCount }
-    }
-
-    /// What usage costs here: the price of exact usage; a bound never costs more than the hold, and where output is
-    /// hidden it costs the whole.
-    pub(super) fn charge_for(&self, usage: Metered) -> Result<Micros, MoneyError> {
-        let price = self.terms.price.cost_of(&usage)?;
-        Ok(match usage {
-            Metered::Exact(_) => price,
-            Metered::AtLeast(_) if self.terms.price.hidden_output => self.hold(),
-            Metered::AtLeast(_) => price.min(self.hold()),
-        })
     }
 
     /// What readers get: the provider's head where there is one, and at a bad end an error in their own dialect.

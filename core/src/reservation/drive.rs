@@ -52,6 +52,7 @@ pub(super) fn start(identity: &Identity, attempt: &AttemptId, terms: &Terms, now
         acknowledged_at: None,
         content_deleted: false,
         place: Place::default(),
+        nothing_seen: false,
     };
     Transition::to(Aggregate::Live(Box::new(reservation)), Reply::Started { epoch: 1 })
 }
@@ -216,6 +217,9 @@ impl Reservation {
         next.attempt.upstream = upstream;
         next.attempt.name_by = None;
         next.account(accounted, reason);
+        if settlement == Settlement::Released {
+            next.account_for_nothing();
+        }
         next.reason = Some(reason);
         next.usage = usage;
         next.cost = Some(cost);
@@ -228,6 +232,7 @@ impl Reservation {
         let taken_up = self.attempt.resumption.is_some_and(|resumption| resumption.resumed_at.is_some());
         let lost = end.source == SourceEnd::Lost || (taken_up && !terminal.is_empty());
         next.lost_from = lost.then_some(log.length);
+        next.nothing_seen = end.shows_nothing(log);
         next.close_cancellation();
         let delete_partial = lifecycle == Lifecycle::Cancelled && !self.terms.keep_partial;
         next.content_deleted = delete_partial;

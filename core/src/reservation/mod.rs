@@ -113,6 +113,9 @@ pub struct Reconciliation {
     /// The tenant did not extend the hold.
     #[serde(default)]
     pub extension_refused: bool,
+    /// How often the tenant was asked to extend it.
+    #[serde(default)]
+    pub extension_asks: u32,
 }
 
 /// Who ended the hold: it decides what a later signal makes of it.
@@ -141,7 +144,7 @@ pub struct Resolution {
 /// An operator is asked to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Review {
-    /// Since when; the first request stands.
+    /// Since when it is asked for.
     pub since: UnixMillis,
     /// Why.
     pub reason: ReasonCode,
@@ -232,6 +235,10 @@ pub struct Reservation {
     /// Its place among the tenant's detached generations.
     #[serde(default, skip_serializing_if = "Place::is_untouched")]
     pub place: Place,
+    /// It ended without any output of the owning attempt. The length of the log does not tell: what was appended at close
+    /// is in it.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub nothing_seen: bool,
 }
 
 impl Reservation {
@@ -252,8 +259,14 @@ impl Reservation {
         Transition::to(Aggregate::Live(Box::new(self)), reply)
     }
 
+    /// The first reason stands. Only what a hold is kept for gives way: it is over with the hold, and another reason is not.
     fn ask_for_review(&mut self, reason: ReasonCode, now: UnixMillis) {
-        self.review = self.review.or(Some(Review { since: now, reason }));
+        let gives_way = |review: &Review| self.settlement == Settlement::Expired && Some(review.reason) == self.reason;
+        self.review = Some(match self.review {
+            None => Review { since: now, reason },
+            Some(review) if gives_way(&review) => Review { reason, ..review },
+            Some(review) => review,
+        });
     }
 }
 

@@ -6,7 +6,7 @@
 //! | `release` | the hold is kept and no attempt may live | `release` |
 //! | `finalize` | the hold is kept and no attempt may live | `settle` by the usage that the operator states |
 //! | `defer` | the outcome is searched | a later deadline |
-//! | `retry` | the outcome is searched and the route allows a repeat | a further attempt |
+//! | `retry` | the outcome is searched, the route allows a repeat, and nothing of the answer is stored | a further attempt |
 //! | `quarantine` | the outcome is searched | `expired`, the hold kept |
 //! | `escalate` | the outcome is searched, or the hold is kept beyond its deadline | `disputed`, the hold kept |
 //! | `correct` | the hold is resolved | `correction` to the cost of the stated usage |
@@ -18,7 +18,7 @@
 
 use super::attempt::{Accounted, Reported};
 use super::command::{Reply, Transition};
-use super::conclude::{SourceEnd, UpstreamEnd, verdict};
+use super::conclude::{NOT_READ, SourceEnd, UpstreamEnd, verdict};
 use super::record::Basis;
 use super::resolve::Kept;
 use super::signal::Which;
@@ -160,8 +160,7 @@ impl Reservation {
 
     fn perform(&self, action: &OperatorAction, log: &LogFacts, now: UnixMillis) -> Result<Transition, Refusal> {
         let by_operator = Basis::Operator(action);
-        // The stored log is not read here, so what an attempt may have used is bounded by the most.
-        let end = UpstreamEnd { content_bytes: u64::MAX, ..UpstreamEnd::by(SourceEnd::Lost) };
+        let end = UpstreamEnd { content_bytes: NOT_READ, ..UpstreamEnd::by(SourceEnd::Lost) };
         match &action.operation {
             Operation::Release => {
                 self.require(self.settlement.holds() && self.nothing_lives())?;
@@ -178,7 +177,8 @@ impl Reservation {
             Operation::Retry => {
                 let allowed = self.is_searching() && self.terms.on_interruption == OnInterruption::Retry;
                 let left = self.past_attempts.len() < crate::policy::ATTEMPTS_MAX.saturating_sub(1) as usize;
-                self.require(allowed && left && self.attempt.abort.is_none())?;
+                // What readers have of one answer, another cannot go on (invariant 9).
+                self.require(allowed && left && self.attempt.abort.is_none() && log.length == 0)?;
                 Ok(self.plan_retry(&end, now))
             }
             Operation::Quarantine => {
@@ -241,14 +241,13 @@ impl Reservation {
             return Ok(self.with_record(transition, basis, log, now));
         }
         if usage.is_none() {
-            decided.attempt.accounted = None;
+            decided.account_for_nothing();
         }
-        let total = if usage.is_some() { decided.total_usage(decided.attempt.accounted)? } else { None };
-        let cost = total.map_or(Ok(Micros::ZERO), |usage| decided.charge_for(usage))?;
-        let postings = decided.resolving_postings(total, cost, reason, now);
-        decided.settlement = if total.is_some() { Settlement::Committed } else { Settlement::Released };
-        decided.usage = total;
-        decided.cost = Some(cost);
+        let total = decided.total()?;
+        let postings = decided.resolving_postings(&total, reason, now);
+        decided.settlement = total.settlement();
+        decided.usage = total.usage;
+        decided.cost = Some(total.cost);
         decided.reconciliation = None;
         decided.review = None;
         decided.note_resolution(&postings, ResolvedAs::Operator);
@@ -291,7 +290,7 @@ impl Reservation {
         next.attempt.accounted = Some(Accounted { metered: Metered::Exact(usage), source });
         next.attempt.conflict = false;
         next.review = None;
-        let (_, postings) = next.adjust(Some(usage), Which::Owning, ReasonCode::OperatorDecision, now)?;
+        let (_, postings) = next.adjust(Which::Owning, ReasonCode::OperatorDecision, now)?;
         let mut transition = next.changed(Reply::Done);
         transition.postings = postings;
         Ok(transition)

@@ -1,6 +1,7 @@
 //! The postings that a reservation authors. It alone ends its hold; the tenant's side applies what is authored here.
 
 use super::attempt::{Accounted, Attempt};
+use super::conclude::Total;
 use super::{Reservation, Resolution, ResolvedAs};
 use crate::ledger::{Direction, Observed, Posting, PostingKind, ReasonCode, UsageRecord, posting_id};
 use crate::money::Micros;
@@ -54,24 +55,20 @@ impl Reservation {
 
     /// The postings that end the hold: a settlement with what is above it, or a release. The usage behind a settlement
     /// travels with it.
-    pub(super) fn resolving_postings(
-        &self,
-        usage: Option<Metered>,
-        cost: Micros,
-        reason: ReasonCode,
-        now: UnixMillis,
-    ) -> Vec<Posting> {
+    pub(super) fn resolving_postings(&self, total: &Total, reason: ReasonCode, now: UnixMillis) -> Vec<Posting> {
         let hold = self.hold();
+        let Total { usage, estimated: estimated_usage, cost } = *total;
         if usage.is_none() {
             return vec![self.posting(PostingKind::Release, hold, None, reason, now)];
         }
         let usage_records = self.usage_records(self.attempts(), now);
         let settle = self.posting(PostingKind::Settle, cost.min(hold), usage, reason, now);
-        let mut postings = vec![Posting { usage_records: usage_records.clone(), ..settle }];
+        let mut postings = vec![Posting { usage_records: usage_records.clone(), estimated_usage, ..settle }];
         if cost > hold {
             let above = cost.saturating_minus(hold);
             // It stands on the same consumption: its invoice line names it too.
-            postings.push(Posting { usage_records, ..self.posting(PostingKind::Overage, above, usage, reason, now) });
+            let overage = self.posting(PostingKind::Overage, above, usage, reason, now);
+            postings.push(Posting { usage_records, estimated_usage, ..overage });
         }
         postings
     }
@@ -84,20 +81,20 @@ impl Reservation {
         }
     }
 
-    /// A posting after the resolution, that brings what is charged to `cost`. `None` when it is that already: the same
+    /// A posting after the resolution, that brings what is charged to the cost of `total`. `None` when it is that already: the same
     /// effect is never had twice.
     ///
     /// `changed` is the attempt that is accounted anew. After a release by expiry the first charge by a late signal is a
     /// late settlement; everything else corrects (design 7).
     pub(super) fn adjusting_posting(
         &self,
-        cost: Micros,
-        usage: Option<Metered>,
+        total: &Total,
         changed: &Attempt,
         reason: ReasonCode,
         now: UnixMillis,
     ) -> Option<Posting> {
         let resolution = self.resolution.as_ref()?;
+        let Total { usage, estimated: estimated_usage, cost } = *total;
         let charged = self.cost.unwrap_or(Micros::ZERO);
         let (direction, amount) = match cost.cmp(&charged) {
             core::cmp::Ordering::Equal => return None,
@@ -112,7 +109,7 @@ impl Reservation {
         let refers_to = Some(resolution.posting_id.clone());
         let usage_records = self.usage_records(core::iter::once(changed), now);
         let posting = self.posting(kind, amount, usage, reason, now);
-        Some(Posting { direction, refers_to, usage_records, ..posting })
+        Some(Posting { direction, refers_to, usage_records, estimated_usage, ..posting })
     }
 
     /// The reduction of an expired hold, of its slot, or of both; `None` when neither changes.

@@ -10,6 +10,7 @@
 //! | the tenant refused it for good | it stays put aside: sending it again changes nothing |
 
 use super::command::{Reply, Transition};
+use super::conclude::Total;
 use super::outbox::{Delivery, Parcel, RefusedDelivery, delivery};
 use super::record::Heard;
 use super::{Aggregate, Reservation, Tombstone};
@@ -102,8 +103,9 @@ impl Reservation {
         if has(rows, &resolution.posting_id) || self.settlement_version > 0 {
             return Vec::new();
         }
-        let cost = self.cost.unwrap_or(Micros::ZERO);
-        let postings = self.resolving_postings(self.usage, cost, reason, ended_at);
+        let Ok(total) = self.total() else { return Vec::new() };
+        let total = Total { usage: self.usage, cost: self.cost.unwrap_or(Micros::ZERO), ..total };
+        let postings = self.resolving_postings(&total, reason, ended_at);
         if has(&postings, &resolution.posting_id) { postings } else { Vec::new() }
     }
 }

@@ -80,6 +80,7 @@ impl Reservation {
             retry_after_ms: None,
             extending: true,
             extension_refused: false,
+            extension_asks: 0,
         });
         let epoch = next.attempt.epoch();
         next.changed(Reply::Done).with_history(now, "end", "retry", epoch)
@@ -92,6 +93,7 @@ impl Reservation {
         next.attempt.accounted = self.was_submitted().then(|| self.accounted(end));
         if let Some(search) = &mut next.reconciliation {
             search.extending = true;
+            search.extension_asks = 1;
             search.next_at = now.plus(EVIDENCE_RETRY_MS);
         }
         let extension = self.extension();

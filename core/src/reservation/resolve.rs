@@ -81,6 +81,7 @@ impl Reservation {
             retry_after_ms: None,
             extending: false,
             extension_refused: false,
+            extension_asks: 0,
         });
         let epoch = self.attempt.epoch();
         let planned = self.plan_resume(log, now);
@@ -111,13 +112,18 @@ impl Reservation {
         }
         let epoch = self.attempt.epoch();
         let operation_id = self.attempt.operation_id.clone().filter(|_| search.look_up);
-        let pause_ms = if operation_id.is_some() { LOOK_UP_PATIENCE_MS } else { EVIDENCE_RETRY_MS };
+        let pause_ms = match operation_id {
+            Some(_) => LOOK_UP_PATIENCE_MS,
+            None if search.extending => crate::reconcile::backoff_ms(search.extension_asks, None, self.jitter()),
+            None => EVIDENCE_RETRY_MS,
+        };
         next.reconciliation = Some(Reconciliation {
             look_up: false,
             lookups: search.lookups.saturating_add(u32::from(search.look_up)),
             // The provider's wish was for the time of this lookup. Evidence that is read twice takes it from nobody.
             retry_after_ms: search.retry_after_ms.filter(|_| !search.look_up),
             next_at: now.plus(pause_ms),
+            extension_asks: search.extension_asks.saturating_add(u32::from(search.extending)),
             ..search
         });
         let request = next.request_cancel(now);
@@ -281,19 +287,15 @@ impl Reservation {
             retry_after_ms: None,
             extending: false,
             extension_refused: false,
+            extension_asks: 0,
         });
     }
 
     /// When the provider is asked for the usage of what it has called back as done: a callback tells none, and before the
     /// deadline an upper bound is no match for a count.
     fn usage_to_ask_for(&self, search: &Reconciliation, end: &UpstreamEnd, now: UnixMillis) -> Option<UnixMillis> {
-        let said = self.attempt.reported.filter(|said| said.source == Source::Callback && said.usage.is_none())?;
-        // A failure of which nothing was seen is charged for nothing.
-        let used = said.outcome != Outcome::Failed || end.content_bytes > 0;
-        let open = used && !self.accounted(end).metered.is_exact();
-        let askable = self.can_be_asked() && !self.attempt.conflict && now < search.deadline;
         let pause_ms = crate::reconcile::backoff_ms(search.lookups, search.retry_after_ms, self.jitter());
-        (open && askable).then(|| now.plus(pause_ms).min(search.deadline))
+        (self.usage_is_open(end) && now < search.deadline).then(|| now.plus(pause_ms).min(search.deadline))
     }
 
     /// Whether the provider can be asked about the owning attempt.

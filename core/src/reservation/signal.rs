@@ -21,7 +21,10 @@
 //! | end, the hold is disputed | recorded for the operator | `quarantined` |
 //! | end with usage, after a release by expiry | `late_settlement` | `corrective_action_initiated` |
 //! | end with usage that costs something else, after any other resolution | `correction` | `corrective_action_initiated` |
-//! | end without usage, after a release | cannot be priced: for review | `quarantined` |
+//! | failure without usage, nothing of it seen, charged for by a bound | the bound is given back: `correction` | `corrective_action_initiated` |
+//! | failure without usage, nothing of it seen, not charged for | nothing is to be charged | `processed_without_duplicate_effects` |
+//! | any other end without usage, after a settlement | what is charged stands | `processed_without_duplicate_effects` |
+//! | any other end without usage, after a release | cannot be priced: for review | `quarantined` |
 //! | end after the end, of agentic work | for review, whatever it would change | `quarantined` |
 //! | news after a compensation | recorded | `ignored` |
 //!
@@ -34,7 +37,7 @@ use super::{Lifecycle, LogFacts, Reservation, ResolvedAs, Settlement, UpstreamSt
 use crate::evidence::Disposition;
 use crate::finding::Source;
 use crate::ledger::{Posting, ReasonCode};
-use crate::money::{Micros, MoneyError};
+use crate::money::MoneyError;
 use crate::reconcile::{Outcome, Preference, prefer};
 use crate::time::UnixMillis;
 use crate::usage::{Metered, Usage};
@@ -235,6 +238,9 @@ impl Reservation {
     ) -> Transition {
         let mut next = self.clone();
         let exact = reported.usage.filter(|usage| self.terms.price.cost(usage).is_ok());
+        // A failure of which nothing was seen is charged for nothing. An attempt that another one followed showed nothing.
+        let unseen = which != Which::Owning || self.showed_nothing(log);
+        let unused = reported.outcome == Outcome::Failed && reported.usage.is_none() && unseen;
         let attempt = next.attempt_at_mut(which);
         attempt.reported = Some(reported);
         attempt.running_at = None;
@@ -242,6 +248,8 @@ impl Reservation {
             attempt.upstream = upstream_of(attempt.upstream, reported.outcome);
             if let Some(usage) = exact {
                 attempt.accounted = Some(Accounted { metered: Metered::Exact(usage), source: reported.usage_source });
+            } else if unused {
+                attempt.accounted = None;
             }
         }
         if !self.lifecycle.is_terminal() {
@@ -270,9 +278,14 @@ impl Reservation {
             {
                 Ok((Disposition::ProcessedWithoutDuplicateEffects, Vec::new()))
             }
-            (_, Settlement::Expired) => next.settle_late(exact, reported.outcome, log, now),
-            (_, Settlement::Committed | Settlement::Released) => {
-                next.adjust(exact, which, ReasonCode::LateCompletion, now)
+            (_, Settlement::Expired) => next.settle_late(now),
+            (_, Settlement::Committed | Settlement::Released) if exact.is_some() || unused => {
+                next.adjust(which, ReasonCode::LateCompletion, now)
+            }
+            (_, Settlement::Committed) => Ok((Disposition::ProcessedWithoutDuplicateEffects, Vec::new())),
+            (_, Settlement::Released) => {
+                next.ask_for_review(ReasonCode::LateCompletion, now);
+                Ok((Disposition::Quarantined, Vec::new()))
             }
         };
         // An amount beyond all range is nothing to settle by itself.
@@ -288,34 +301,31 @@ impl Reservation {
         self.with_row(transition, signal, disposition, now)
     }
 
+    /// No output of the owning attempt was seen, after its end.
+    const fn showed_nothing(&self, log: &LogFacts) -> bool {
+        self.nothing_seen || log.length == 0
+    }
+
     /// A callback tells no usage: after the end the provider is asked for it for a while, where it can be asked.
     /// A failure of which nothing was seen is charged for nothing.
     fn ask_for_late_usage(&mut self, outcome: Outcome, log: &LogFacts, now: UnixMillis) {
-        let used = (outcome != Outcome::Failed || log.length > 0) && self.lifecycle != Lifecycle::Compensated;
+        let used =
+            (outcome != Outcome::Failed || !self.showed_nothing(log)) && self.lifecycle != Lifecycle::Compensated;
         if used && self.can_be_asked() && self.reconciliation.is_none() {
             self.watch_for(LATE_USAGE_MS, now);
         }
     }
 
     /// The hold was kept beyond its deadline: what is known now settles it. The terminal state stays (invariant 3).
-    fn settle_late(
-        &mut self,
-        exact: Option<Usage>,
-        outcome: Outcome,
-        log: &LogFacts,
-        now: UnixMillis,
-    ) -> Result<(Disposition, Vec<Posting>), MoneyError> {
-        // A failure that used nothing that was seen is not charged for.
-        if outcome == Outcome::Failed && exact.is_none() && log.length == 0 {
-            self.attempt.accounted = None;
-        }
-        let usage = self.total_usage(self.attempt.accounted)?;
-        let cost = usage.map_or(Ok(Micros::ZERO), |usage| self.charge_for(usage))?;
-        let postings = self.resolving_postings(usage, cost, ReasonCode::LateCompletion, now);
-        self.settlement = if usage.is_some() { Settlement::Committed } else { Settlement::Released };
-        self.usage = usage;
-        self.cost = Some(cost);
+    fn settle_late(&mut self, now: UnixMillis) -> Result<(Disposition, Vec<Posting>), MoneyError> {
+        let total = self.total()?;
+        let postings = self.resolving_postings(&total, ReasonCode::LateCompletion, now);
+        self.settlement = total.settlement();
+        self.usage = total.usage;
+        self.cost = Some(total.cost);
         self.reconciliation = None;
+        // Nobody is asked any more about what the hold was kept for.
+        self.review = self.review.filter(|review| Some(review.reason) != self.reason);
         self.note_resolution(&postings, ResolvedAs::Observed);
         self.deliver(&postings, now);
         Ok((Disposition::ProcessedWithoutDuplicateEffects, postings))
@@ -324,24 +334,15 @@ impl Reservation {
     /// The hold was resolved before: what is charged is brought to what is known now, by a new posting.
     pub(super) fn adjust(
         &mut self,
-        exact: Option<Usage>,
         which: Which,
         reason: ReasonCode,
         now: UnixMillis,
     ) -> Result<(Disposition, Vec<Posting>), MoneyError> {
-        if exact.is_none() {
-            if self.settlement == Settlement::Committed {
-                return Ok((Disposition::ProcessedWithoutDuplicateEffects, Vec::new()));
-            }
-            self.ask_for_review(ReasonCode::LateCompletion, now);
-            return Ok((Disposition::Quarantined, Vec::new()));
-        }
         self.reconciliation = None;
-        let usage = self.total_usage(self.attempt.accounted)?;
-        let cost = usage.map_or(Ok(Micros::ZERO), |usage| self.charge_for(usage))?;
-        let posting = self.adjusting_posting(cost, usage, self.attempt_at(which), reason, now);
-        self.usage = usage;
-        self.cost = Some(cost);
+        let total = self.total()?;
+        let posting = self.adjusting_posting(&total, self.attempt_at(which), reason, now);
+        self.usage = total.usage;
+        self.cost = Some(total.cost);
         let Some(posting) = posting else {
             return Ok((Disposition::ProcessedWithoutDuplicateEffects, Vec::new()));
         };

@@ -7,13 +7,14 @@ use super::model::{Model, Seen, Shown};
 use super::place;
 use super::steps::{About, Step, Which, any_terms, step};
 use super::world::*;
+use holdfast_core::ledger::Direction;
 use holdfast_core::meter::EndClass;
 use holdfast_core::policy::Terms;
 use holdfast_core::reconcile::Outcome;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::reservation::{
-    Aggregate, CancelAnswer, Command, Delivery, Effect, OperatorAction, Parcel, Reply, Report, Signal, SourceEnd,
-    Subject, Transition, UpstreamEnd, UpstreamState, late_signal, refused_row,
+    Aggregate, CancelAnswer, Command, Delivery, Effect, Operation, OperatorAction, Parcel, Reply, Report, Signal,
+    SourceEnd, Subject, Transition, UpstreamEnd, UpstreamState, late_signal, refused_row,
 };
 use holdfast_core::time::UnixMillis;
 use proptest::prelude::*;
@@ -505,6 +506,9 @@ fn by_hand() -> BTreeSet<String> {
         walk(world.clone(), &[readers(0), stopped[1].clone()]);
         walk(world, &[end(1, ended(SourceEnd::TooLarge))]);
     }
+    let compensates = Operation::Compensate { amount: micros(1), direction: Direction::Charge };
+    let compensates = Command::Operate { action: Box::new(action("a-1", compensates)), recorded: None };
+    walk(World::processing(&terms()), &[stopped[0].clone(), stopped[1].clone(), compensates]);
     let answer = UpstreamEnd { head: Some(head(200)), ..complete(1, 1) };
     for end_of_it in [
         answer,

@@ -3,6 +3,7 @@
 
 use super::signals::*;
 use super::world::*;
+use holdfast_core::capability::Capabilities;
 use holdfast_core::finding::Source;
 use holdfast_core::ledger::ReasonCode;
 use holdfast_core::meter::EndClass;
@@ -129,9 +130,10 @@ fn a_word_about_what_was_never_sent() {
 #[test]
 fn a_late_word_about_an_older_attempt_leaves_the_hold_kept() {
     for (report, first) in [
-        (completed(10, 20), usage(10, 20)),
-        (ended_as(Outcome::Failed, None), usage(100, 1_000)),
-        (ended_as(Outcome::Failed, Some(usage(3, 0))), usage(3, 0)),
+        (completed(10, 20), Some(usage(10, 20))),
+        (COMPLETED, Some(usage(100, 1_000))),
+        (ended_as(Outcome::Failed, None), None),
+        (ended_as(Outcome::Failed, Some(usage(3, 0))), Some(usage(3, 0))),
     ] {
         let mut world = retried(&Terms { on_expiry: Some(OnExpiry::Quarantine), ..keeps() });
         world.at(20_000).take(&wake(false)).unwrap();
@@ -145,11 +147,13 @@ fn a_late_word_about_an_older_attempt_leaves_the_hold_kept() {
         assert_eq!(world.states(), ("expired", "unknown", "expired"));
         assert_eq!(world.hear(lookup(1, report)), "processed", "{report:?}");
         assert_eq!((world.states(), world.books()), (("expired", "unknown", "expired"), vec![]), "{report:?}");
-        assert_eq!(world.live().past_attempts[0].accounted.unwrap().metered.usage(), &first);
+        let accounted = world.live().past_attempts[0].accounted.map(|accounted| *accounted.metered.usage());
+        assert_eq!(accounted, first, "a failure of which nothing was seen costs nothing");
         // The second becomes known: both are settled.
         assert_eq!(world.hear(callback("e-2", "op-2", completed(1, 1))), "processed");
         assert_eq!(world.states(), ("expired", "completed", "committed"));
-        assert_eq!(world.live().cost, Some(micros(first.input_tokens + 2 * first.output_tokens + 3)), "{report:?}");
+        let first = first.map_or(0, |usage| usage.input_tokens + 2 * usage.output_tokens);
+        assert_eq!(world.live().cost, Some(micros(first + 3)), "{report:?}");
     }
 }
 
@@ -226,7 +230,113 @@ fn what_was_reported_stands_above_how_the_socket_ended() {
     }
 }
 
-/// As above, but the second attempt was never sent: the hold is kept for the first alone, and what becomes known of it
+/// A callback tells no usage. Where its provider can be asked, a stream that breaks afterwards settles nothing yet; where it
+/// cannot, what the stream had shown is no bound of what the operation went on to use.
+#[test]
+fn a_callback_without_usage_and_then_a_broken_stream() {
+    let asked = Terms { observation_ms: 60_000, ..with(Capabilities { status: true, ..CALLBACK }) };
+    let called = |terms: &Terms, outcome| {
+        let mut world = World::identified(terms);
+        assert_eq!(world.hear(news("e-1", ended_as(outcome, None))), "processed");
+        world
+    };
+    for source in [
+        SourceEnd::Body(EndClass::Incomplete),
+        SourceEnd::Body(EndClass::CutInsideEvent),
+        SourceEnd::Aborted,
+        SourceEnd::TooLarge,
+        SourceEnd::NoResponse { provably_unsent: false },
+    ] {
+        for (outcome, content_bytes, state, books) in [
+            (Outcome::Completed, 10, "completed", ("settle", 2_100)),
+            (Outcome::Incomplete, 10, "completed", ("settle", 2_100)),
+            (Outcome::Cancelled, 10, "cancelled", ("settle", 2_100)),
+            (Outcome::Failed, 10, "failed", ("settle", 2_100)),
+            (Outcome::Failed, 0, "failed", ("release", 2_100)),
+        ] {
+            let at = format!("{outcome:?} {content_bytes} {source:?}");
+            let broken = UpstreamEnd { content_bytes, ..ended(source) };
+            let closed = format!("done>{state}+close");
+            let mut mute = called(&keeps(), outcome);
+            assert_eq!(mute.say(&end(1, broken.clone())), closed, "{at}");
+            assert_eq!(mute.books(), [books], "{at}");
+            let mut world = called(&asked, outcome);
+            if books.0 == "release" {
+                assert_eq!(world.say(&end(1, broken)), closed, "{at}: nothing is to be asked");
+                continue;
+            }
+            assert_eq!(world.say(&end(1, broken)), "done+evidence", "{at}");
+            let lost = UpstreamEnd { content_bytes, ..ended(SourceEnd::Lost) };
+            assert_eq!(world.say(&reconcile(2, lost.clone())), "done", "{at}: it is asked first");
+            world.now = world.next_wake().unwrap();
+            assert_eq!(world.say(&wake(false)), "done+look_up", "{at}");
+            let mut told = world.clone();
+            assert_eq!(told.hear(lookup(2, ended_as(outcome, Some(usage(10, 20))))), "processed+evidence");
+            assert_eq!(told.say(&reconcile(2, lost.clone())), closed, "{at}");
+            assert_eq!(told.books(), [("settle", 50)], "{at}");
+            // It does not tell: at the deadline the callback's word ends it, at the bound.
+            world.take(&Command::LookUpFailed { epoch: 2, retry_after_ms: None }).unwrap();
+            assert_eq!(world.at(60_000).say(&reconcile(2, lost)), closed, "{at}");
+            assert_eq!(world.books(), [books], "{at}");
+        }
+    }
+    // A stream that came to its own end has shown all, and one that told its usage has told it.
+    for terms in [keeps(), asked] {
+        for class in [EndClass::Complete, EndClass::InBandError] {
+            let mut world = called(&terms, Outcome::Completed);
+            let whole = UpstreamEnd { content_bytes: 10, ..ended(SourceEnd::Body(class)) };
+            assert_eq!(world.say(&end(1, whole)), "done>completed+close", "{class:?}");
+            assert_eq!(world.books(), [("settle", 632)], "{class:?}");
+        }
+        let mut world = called(&terms, Outcome::Completed);
+        let finish_reason = Some("stop".into());
+        let told = UpstreamEnd { finish_reason, source: SourceEnd::Body(EndClass::Incomplete), ..complete(10, 20) };
+        assert_eq!(world.say(&end(1, told)), "done>completed+close");
+        assert_eq!(world.books(), [("settle", 50)]);
+    }
+}
+
+/// A failure of which nothing was seen is charged for nothing, whenever it becomes known: an estimate that was charged
+/// before is given back, of whichever attempt; and the usage that it turns out to have is charged all the same.
+#[test]
+fn a_late_failure_gives_the_estimate_back() {
+    let failed = ended_as(Outcome::Failed, None);
+    let mut world = World::expired(&Terms { on_expiry: Some(OnExpiry::SettleEstimate), ..keeps() });
+    assert_eq!(world.books(), [("settle", 2_100)]);
+    assert_eq!(world.hear(news("e-1", failed)), "corrected");
+    assert_eq!((world.books(), world.live().cost), (vec![("settle", 2_100), ("correction", -2_100)], Some(micros(0))));
+    assert_eq!((world.live().usage, world.live().review), (None, None), "nothing is left to be looked at");
+    assert_eq!(world.hear(news("e-2", failed)), "processed=", "once");
+    assert_eq!(world.hear(lookup(2, ended_as(Outcome::Failed, Some(usage(10, 0))))), "corrected");
+    assert_eq!(world.live().cost, Some(micros(10)));
+    // One that another attempt followed: of it, nothing was seen.
+    let mut second = retried(&terms());
+    second.take(&Command::Append { epoch: 3, bytes: 500 }).unwrap();
+    second.take(&end(3, complete(10, 20))).unwrap();
+    assert_eq!(second.hear(news("e-1", failed)), "corrected");
+    assert_eq!(second.books(), [("settle", 612 + 50), ("correction", -612)]);
+    let mut meanwhile = retried(&terms());
+    assert_eq!(meanwhile.hear(news("e-1", failed)), "processed");
+    meanwhile.take(&end(3, complete(10, 20))).unwrap();
+    assert_eq!(meanwhile.books(), [("settle", 50)]);
+}
+
+/// An operator is asked for as long as there is something to decide: whoever settles a kept hold answers the question that
+/// it was kept with, and no other.
+#[test]
+fn a_review_ends_with_its_reason() {
+    let reason = |world: &World| world.live().review.map(|review| review.reason);
+    let mut world = World::expired(&keeps());
+    assert_eq!(reason(&world), Some(ReasonCode::ExpiredQuarantined));
+    let mut asked_more = world.clone();
+    assert_eq!(world.hear(news("e-1", completed(10, 20))), "processed");
+    assert_eq!((world.books(), reason(&world)), (vec![("settle", 50)], None));
+    assert_eq!(asked_more.hear(callback("e-0", "nobody's", COMPLETED)), "quarantined");
+    asked_more.hear(news("e-1", completed(10, 20)));
+    assert_eq!((asked_more.books(), reason(&asked_more)), (vec![("settle", 50)], Some(ReasonCode::LateCompletion)));
+}
+
+/// The second attempt was never sent: the hold is kept for the first alone, and what becomes known of it
 /// settles.
 #[test]
 fn a_late_word_about_the_only_attempt_that_was_sent() {

@@ -94,6 +94,8 @@ pub(crate) struct Facts {
     pub(crate) holds: u64,
     pub(crate) deleted: bool,
     pub(crate) place: super::place::Place,
+    /// Nothing of its output was there to be seen when it ended.
+    pub(crate) unseen: bool,
 }
 
 /// What an operator could see before.
@@ -232,6 +234,7 @@ impl Facts {
             holds: 1,
             deleted: false,
             place: super::place::Place::default(),
+            unseen: false,
         }
     }
 
@@ -324,6 +327,14 @@ impl Facts {
     }
 
     fn take(&mut self, command: &Command, log: &LogFacts, seen: Seen, now: u64) -> String {
+        if self.end.is_none() {
+            self.unseen = match command {
+                Command::End { end, .. } | Command::Reconcile { end, .. } => {
+                    end.content_bytes == 0 && end.source != SourceEnd::Body(EndClass::Complete)
+                }
+                _ => log.length == 0,
+            };
+        }
         if let Command::Submit { epoch }
         | Command::Respond { epoch, .. }
         | Command::Identify { epoch, .. }
@@ -365,7 +376,7 @@ impl Facts {
             Command::CancelAnswered { epoch, answer } => self.cancel_answered(*epoch, *answer, log, now),
             Command::Signal { seen: Some(disposition), .. } => super::words::recorded(*disposition),
             Command::Signal { signal, seen: None } => self.hear(signal, log, now),
-            Command::Operate { action, recorded } => self.operate(action, recorded.as_deref(), seen, now),
+            Command::Operate { action, recorded } => self.operate(action, recorded.as_deref(), log, seen, now),
             other => panic!("not for this model: {other:?}"),
         }
     }
@@ -485,7 +496,8 @@ impl Facts {
         }
         let told = matches!(end.source, SourceEnd::Body(EndClass::Complete | EndClass::InBandError))
             || end.source == SourceEnd::NoResponse { provably_unsent: true };
-        let open = self.outlives() && self.own.sent.is_some() && !told && !self.own.reported;
+        let settled = self.own.reported && !self.may_tell_usage(end);
+        let open = self.outlives() && self.own.sent.is_some() && !told && !settled;
         if open || self.breaks_off(end, now) {
             self.learn(end);
             if end.source == SourceEnd::TooLarge {

@@ -23,6 +23,9 @@ pub(crate) struct Search {
     free: bool,
     /// So was that of the next try to take the stream up again.
     pauses: bool,
+    /// How often the tenant was asked for more; and the pause before the next time, without its jitter.
+    begged: u32,
+    begs_after: Option<u64>,
 }
 
 impl Facts {
@@ -59,6 +62,10 @@ impl Facts {
                 assert!(now + 1_000 <= next && next < now + 5_000, "{search:?} {next} at {now}");
                 search.next = next;
                 search.free = false;
+            }
+            if let Some(pause) = search.begs_after.take() {
+                assert!(now + pause <= next && next < now + pause * 5 / 4, "{search:?} {next} at {now}");
+                search.next = next;
             }
             if search.pauses {
                 assert!(now < next && next <= now + 300_000, "{search:?} {next} at {now}");
@@ -97,6 +104,8 @@ impl Facts {
             no_more: false,
             free: false,
             pauses: false,
+            begged: 0,
+            begs_after: None,
         });
         if let Some(tried) = self.plans_rejoin(log, now) {
             return format!("done{tried}");
@@ -135,7 +144,13 @@ impl Facts {
         }
         let ask = search.asks && self.own.name.is_some();
         let next = now + if ask { 15_000 } else { 1_000 };
-        self.search = Some(Search { next, asks: false, ..search });
+        let mut search = Search { next, asks: false, ..search };
+        if search.extending {
+            search.begs_after = Some((1_000 << search.begged.min(10)).min(60_000));
+            search.begged += 1;
+            search.free = false;
+        }
+        self.search = Some(search);
         let cancel = self.ask_cancel(now);
         let effect = match (ask, search.extending) {
             (true, _) => "+look_up",
@@ -176,11 +191,7 @@ impl Facts {
         if self.own.at_odds {
             return self.keeps(Settlement::Disputed, now);
         }
-        // Who called back told no usage: it is asked for as long as there is time.
-        let seen = end.content_bytes > 0;
-        let open = |word: Word| word.called && word.usage.is_none() && (word.outcome != Outcome::Failed || seen);
-        let called = self.own.reported && self.own.word.is_some_and(open);
-        if called && !counted && self.can_ask() && now < search.until {
+        if self.may_tell_usage(end) && now < search.until {
             return self.waits(search);
         }
         if self.own.reported || told || counted {
@@ -218,6 +229,14 @@ impl Facts {
         }
     }
 
+    /// Who called back told no usage: it is asked for as long as there is time.
+    pub(crate) fn may_tell_usage(&self, end: &UpstreamEnd) -> bool {
+        let seen = end.content_bytes > 0;
+        let open = |word: Word| word.called && word.usage.is_none() && (word.outcome != Outcome::Failed || seen);
+        let called = self.own.reported && self.own.word.is_some_and(open);
+        called && self.priced(end).is_none() && self.can_ask() && !self.own.at_odds
+    }
+
     pub(crate) fn can_ask(&self) -> bool {
         self.terms.capabilities.status && self.own.name.is_some()
     }
@@ -235,7 +254,17 @@ impl Facts {
         self.own.fences += 1;
         self.own.bound = true;
         let (asks, no_more, extending) = (false, false, true);
-        self.search = Some(Search { until: now, next: now, asks, extending, no_more, free: true, pauses: false });
+        self.search = Some(Search {
+            until: now,
+            next: now,
+            asks,
+            extending,
+            no_more,
+            free: true,
+            pauses: false,
+            begged: 0,
+            begs_after: None,
+        });
         "done".into()
     }
 
@@ -273,6 +302,7 @@ impl Facts {
             && self.own.word.is_some_and(|word| self.has_price(word.usage));
         let search = self.search.as_mut().unwrap();
         search.extending = true;
+        search.begged = 1;
         search.next = now + 1_000;
         "+extend"
     }
@@ -337,7 +367,7 @@ impl Facts {
         };
         let reported_usage = self.own.word.filter(|_| self.own.reported).and_then(|word| word.usage);
         self.own.exact = charged && (self.priced(end).is_some() || self.has_price(reported_usage));
-        self.own.bound |= charged;
+        self.own.bound = charged;
         if !self.own.reported {
             self.own.word = self.streamed(end, whole);
         }
@@ -382,20 +412,11 @@ impl Facts {
     }
 
     /// A late word about a hold that is kept: it settles it, if it is about what the hold is kept for.
-    pub(crate) fn settles_late(
-        &mut self,
-        past: bool,
-        failed_unseen: bool,
-        log: &LogFacts,
-        known: bool,
-    ) -> &'static str {
+    pub(crate) fn settles_late(&mut self, past: bool, known: bool) -> &'static str {
         if past && !known && self.own.sent.is_some() {
             return "processed";
         }
-        let nothing = failed_unseen && log.length == 0;
-        let own = (self.own.bound || self.own.exact) && (past || !nothing);
-        self.own.bound &= own;
-        let charged = own || self.charged_before();
+        let charged = self.own.bound || self.own.exact || self.charged_before();
         self.hold = if charged { Settlement::Committed } else { Settlement::Released };
         self.watch = None;
         "processed"

@@ -362,7 +362,8 @@ fn a_deferred_search() {
 }
 
 /// The bound of an attempt is an upper bound, whoever decides: an operator who keeps or repeats it states no usage, so
-/// what the log has of it counts (design 4, "the content bytes seen + a margin").
+/// what the log has of it counts (design 4, "the content bytes seen + a margin"). What readers have of one answer is not
+/// gone on with by another (invariant 9): then nothing is repeated.
 #[test]
 fn an_operators_decision_forgets_no_output() {
     let after_output = |terms: &Terms| {
@@ -377,8 +378,10 @@ fn an_operators_decision_forgets_no_output() {
     kept.operate("a-1", Operation::Quarantine);
     kept.hear(lookup(2, ended_as(Outcome::Completed, None)));
     assert!(kept.live().cost.unwrap() >= micros(100 + 2 * 956), "{:?}", kept.books());
-    let mut repeated = after_output(&Terms { on_interruption: OnInterruption::Retry, ..socket_only });
-    repeated.operate("a-1", Operation::Retry);
+    let repeatable = Terms { on_interruption: OnInterruption::Retry, ..socket_only };
+    assert_eq!(after_output(&repeatable).operate("a-1", Operation::Retry), "!wrong_state");
+    let mut repeated = World::searching(&repeatable);
+    assert_eq!(repeated.operate("a-1", Operation::Retry), "operated+extend");
     let accounted = repeated.live().attempt.accounted.unwrap().metered;
     assert!(accounted.usage().output_tokens >= 956, "{accounted:?}");
 }

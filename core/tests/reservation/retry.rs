@@ -3,14 +3,15 @@
 //! what was seen of the first attempt costs at most 632: 100 + (10 + 256) × 2.
 
 use super::world::*;
-use holdfast_core::ledger::ReasonCode;
+use holdfast_core::ledger::{InvoiceLine, ReasonCode};
 use holdfast_core::meter::EndClass;
 use holdfast_core::policy::{ATTEMPTS_MAX, OnExpiry, OnInterruption, Owner, Terms};
+use holdfast_core::pricing::ModelPrice;
 use holdfast_core::reconcile::Outcome;
 use holdfast_core::reservation::{
     Command, Effect, Operation, Reply, Report, SourceEnd, Subject, UpstreamEnd, UpstreamState,
 };
-use holdfast_core::usage::Metered;
+use holdfast_core::usage::{Metered, Usage};
 
 /// Socket-only, retried at once when its driver is lost; nothing else is due for a while.
 fn retries() -> Terms {
@@ -74,15 +75,18 @@ fn the_hold_is_extended_first() {
     assert_eq!(world.outcomes().last(), Some(&"attempt_started"));
 }
 
-/// The tenant's answer may be lost: it is asked again under the same epoch, and whichever answer comes first starts the
+/// The tenant's answer may be lost: it is asked again under the same epoch, after growing pauses, and whichever answer comes first starts the
 /// one attempt (invariant 8).
 #[test]
 fn a_lost_extension_is_asked_for_again() {
     let mut world = planned(&retries());
-    for again_ms in [10_000, 11_000, 12_000] {
-        assert_eq!(world.next_wake_ms(), Some(again_ms));
-        let transition = world.at(again_ms).take(&wake(false)).unwrap();
+    assert_eq!(world.next_wake_ms(), Some(10_000));
+    for base_ms in [2_000, 4_000, 8_000, 16_000, 32_000] {
+        world.now = world.next_wake().unwrap();
+        let transition = world.take(&wake(false)).unwrap();
         assert_eq!(transition.effects, [Effect::ExtendHold { epoch: 3, amount: micros(HOLD) }], "the same epoch");
+        let pause_ms = world.next_wake().unwrap().since(world.now);
+        assert!((base_ms..base_ms * 5 / 4).contains(&pause_ms), "{base_ms}: {pause_ms}");
     }
     assert_eq!(world.say(&extended(3, 2)), "started");
     let before = world.aggregate.clone();
@@ -124,8 +128,83 @@ fn the_new_attempt_owns() {
     assert_eq!(world.say(&end(3, complete(10, 20))), "done>completed+close");
 }
 
-/// Design 4, "Settlement sums all attempts": bound and exact make a bound, two exact an exact sum, never above what is
-/// held unless exact.
+/// Design 4, "Usage rules": each attempt is priced by its own quality. What the provider counted costs its price, tier by
+/// tier, also above the hold; the bound of the other stays a bound within that attempt's hold; all is rounded once.
+#[test]
+fn each_attempt_is_priced_by_its_own_quality() {
+    let priced = |price: ModelPrice| Terms { price, ..retries() };
+    let tiered = ModelPrice {
+        cached_input_micros_per_million: Some(100_000),
+        cache_write_micros_per_million: Some(1_250_000),
+        reasoning_micros_per_million: Some(3_000_000),
+        ..terms().price
+    };
+    let cheap = ModelPrice { input_micros_per_million: 300_000, output_micros_per_million: 600_000, ..terms().price };
+    let hidden = ModelPrice { hidden_output: true, ..terms().price };
+    let cached = Usage { cached_input_tokens: 80, cache_write_tokens: 10, reasoning_tokens: 5, ..usage(100, 20) };
+    for (what, terms, counted, books) in [
+        ("above the hold", retries(), usage(100, 3_000), vec![("settle", 4_200), ("overage", 632 + 6_100 - 4_200)]),
+        ("hidden output of the first", priced(hidden), usage(10, 20), vec![("settle", 2_100 + 50)]),
+        // 100 × 1.25 + 266 × 3, and 10 × 1 + 80 × 0.1 + 10 × 1.25 + 15 × 2 + 5 × 3.
+        ("tiers", priced(tiered), cached, vec![("settle", 999)]),
+        // 100 × 0.3 + 266 × 0.6, and 1 × 0.3 + 5 × 0.6: 189.6 + 3.3.
+        ("fractions", priced(cheap), usage(1, 5), vec![("settle", 193)]),
+        ("a small hold", Terms { hold: micros(500), ..retries() }, usage(10, 20), vec![("settle", 550)]),
+        (
+            "above a small hold",
+            Terms { hold: micros(500), ..retries() },
+            usage(0, 400),
+            vec![("settle", 1_000), ("overage", 300)],
+        ),
+    ] {
+        let mut world = second(&terms);
+        world.take(&end(3, UpstreamEnd { usage: Some(counted), ..complete(1, 1) })).unwrap();
+        assert_eq!(world.books(), books, "{what}");
+        let sum = counted.plus(&usage(100, 266)).unwrap();
+        for posting in &world.postings {
+            assert_eq!(posting.usage, Some(Metered::AtLeast(sum)), "{what}");
+            assert_eq!(posting.estimated_usage, Some(usage(100, 266)), "{what}");
+        }
+        let line = InvoiceLine::of(&world.postings[0], &identity(1), &terms, "2026-11", START).unwrap();
+        assert!(line.estimated, "{what}");
+        let rated: u64 = line.parts.iter().map(|part| part.millionths).sum();
+        assert_eq!(line.rated, Some(micros(rated.div_ceil(1_000_000))), "{what}");
+        if matches!(what, "tiers" | "fractions") {
+            assert_eq!(line.rated.map(|rated| i64::try_from(rated.get()).unwrap()), Some(line.amount.get()), "{what}");
+        }
+    }
+}
+
+/// What comes to light later is priced by the same rule.
+#[test]
+fn a_late_word_prices_its_attempt_alone() {
+    let ended_by = |end_of_it| {
+        let mut world = second(&retries());
+        world.take(&end(3, end_of_it)).unwrap();
+        world
+    };
+    let told = |input, output| ended_as(Outcome::Completed, Some(usage(input, output)));
+    let failed = ended_as(Outcome::Failed, None);
+    for (mut world, signal, correction, cost) in [
+        (ended_by(complete(100, 3_000)), lookup(1, told(10, 20)), 50 - 632, 6_150),
+        (ended_by(complete(100, 3_000)), lookup(1, failed), -632, 6_100),
+        (ended_by(ended(SourceEnd::Body(EndClass::Incomplete))), lookup(3, told(100, 3_000)), 6_100 - 612, 6_732),
+        (ended_by(ended(SourceEnd::Body(EndClass::Incomplete))), lookup(1, told(10, 20)), 50 - 632, 662),
+    ] {
+        assert_eq!(world.hear(signal), "corrected");
+        assert_eq!(world.books().last(), Some(&("correction", correction)));
+        assert_eq!(world.live().cost, Some(micros(cost)));
+    }
+    // An operator who gives the hold back gives all of it back: what is told later of one attempt charges for that one.
+    let mut released = second(&Terms { capabilities: CALLBACK, observation_ms: 60_000, ..retries() });
+    released.now = released.now.plus(9_000);
+    released.take(&wake(false)).unwrap();
+    assert_eq!(released.operate("a-1", Operation::Release), "operated>expired+close");
+    assert_eq!(released.hear(lookup(4, told(10, 20))), "corrected");
+    assert_eq!(released.books(), [("release", 4_200), ("correction", 50)]);
+}
+
+/// Design 4, "Settlement sums all attempts": bound and exact are told as a bound, two exact as an exact sum.
 #[test]
 fn both_attempts_are_settled() {
     let late = || {

@@ -29,6 +29,10 @@ pub(crate) fn keeps() -> Terms {
     with(CALLBACK)
 }
 
+fn settles() -> Terms {
+    Terms { on_expiry: Some(OnExpiry::SettleEstimate), ..keeps() }
+}
+
 pub(crate) fn releases() -> Terms {
     Terms { on_expiry: Some(OnExpiry::Release), ..keeps() }
 }
@@ -74,6 +78,12 @@ fn every_row_of_the_table() {
     let compensated = || {
         let mut world = exact();
         world.operate("a-1", Operation::Compensate { amount: micros(5), direction: Default::default() });
+        world
+    };
+    let by_route = |terms: &Terms, content_bytes: u64| {
+        let mut world = World::searching(terms);
+        world.take(&reconcile(2, UpstreamEnd { content_bytes, ..ended(SourceEnd::Lost) })).unwrap();
+        assert!(world.log.length > 0, "an error was appended at close");
         world
     };
     let heard = |mut world: World, signal: Signal| {
@@ -225,6 +235,11 @@ fn every_row_of_the_table() {
             "corrected",
             vec![("correction", 50)],
         ),
+        // A failure without usage costs nothing if nothing of it is stored.
+        ("estimated, failed", by_route(&settles(), 0), news("e", failed), "corrected", vec![("correction", -2_100)]),
+        ("released, failed", by_route(&releases(), 0), news("e", failed), "processed", vec![]),
+        ("estimated, failed, partly stored", by_route(&settles(), 7), news("e", failed), "processed", vec![]),
+        ("released, failed, partly stored", by_route(&releases(), 7), news("e", failed), "quarantined", vec![]),
         // End without usage, after a release: it cannot be priced. After a settlement nothing changes.
         ("released, no usage", World::expired(&releases()), news("e", COMPLETED), "quarantined", vec![]),
         (

@@ -83,8 +83,16 @@ fn which() -> impl Strategy<Value = Which> {
 }
 
 fn counted() -> impl Strategy<Value = Usage> {
-    let tokens = prop::sample::select(vec![0_u64, 1, 40, 100, 1_000, 1_001, 9_000, 1 << 53]);
-    (tokens.clone(), tokens).prop_map(|(input, output)| usage(input, output))
+    // The last is beyond any price.
+    let tokens = prop::sample::select(vec![0_u64, 1, 40, 100, 1_000, 1_001, 9_000, 1 << 60]);
+    (tokens.clone(), tokens, 0_u64..3, 0_u64..3, 0_u64..3).prop_map(|(input, output, cached, written, reasoning)| {
+        Usage {
+            cached_input_tokens: input / 4 * cached,
+            cache_write_tokens: input / 4 * written,
+            reasoning_tokens: output / 2 * reasoning,
+            ..usage(input, output)
+        }
+    })
 }
 
 fn upstream_end() -> impl Strategy<Value = UpstreamEnd> {
@@ -98,7 +106,8 @@ fn upstream_end() -> impl Strategy<Value = UpstreamEnd> {
         3 => Just(SourceEnd::Aborted),
         2 => Just(SourceEnd::Lost),
     ];
-    (source, prop::option::of(counted()), any::<bool>(), 0_u64..2_000, any::<bool>()).prop_map(
+    let content = prop_oneof![1 => Just(0_u64), 3 => 0_u64..2_000];
+    (source, prop::option::of(counted()), any::<bool>(), content, any::<bool>()).prop_map(
         |(source, usage, finished, content_bytes, cut_inside_event)| UpstreamEnd {
             usage,
             finish_reason: finished.then(|| "stop".into()),
@@ -235,6 +244,20 @@ fn capabilities() -> impl Strategy<Value = Capabilities> {
     prop_oneof![1 => Just(Capabilities::default()), 2 => any]
 }
 
+/// Plain, or with a price of its own for each tier, which leaves fractions.
+fn price() -> impl Strategy<Value = ModelPrice> {
+    let tiered = ModelPrice {
+        input_micros_per_million: 1_100_001,
+        output_micros_per_million: 2_000_003,
+        cached_input_micros_per_million: Some(110_007),
+        cache_write_micros_per_million: Some(1_375_009),
+        reasoning_micros_per_million: Some(2_500_001),
+        ..terms().price
+    };
+    let listed = prop::sample::select(vec![terms().price, tiered]);
+    (listed, any::<bool>()).prop_map(|(price, hidden_output)| ModelPrice { hidden_output, ..price })
+}
+
 prop_compose! {
     fn driven_terms()(
         edge in any::<bool>(),
@@ -245,7 +268,7 @@ prop_compose! {
         retention_s in prop::sample::select(vec![0_u64, 60]),
         hold in prop::sample::select(vec![HOLD, 500, 0]),
         streaming in any::<bool>(),
-        hidden_output in any::<bool>(),
+        price in price(),
     ) -> Terms {
         Terms {
             owner: if edge { Owner::Edge } else { Owner::Object },
@@ -256,7 +279,7 @@ prop_compose! {
             retention_s,
             hold: micros(hold),
             streaming,
-            price: ModelPrice { hidden_output, ..terms().price },
+            price,
             ..terms()
         }
     }

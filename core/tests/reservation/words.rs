@@ -140,49 +140,41 @@ impl Facts {
 
     fn stands(&mut self, signal: &Signal, word: Word, past: bool, log: &LogFacts, now: u64) -> String {
         let known = self.own.reported;
+        let unseen = self.unseen || log.length == 0;
         let exact = self.has_price(word.usage);
         let ended = self.end.is_some();
         let (attempt, _) = self.about(&signal.subject).unwrap();
         attempt.word = Some(word);
         attempt.reported = true;
         attempt.runs = false;
+        // A failure of which nothing was seen costs nothing; of an attempt that was followed by another nothing is.
+        let unused = word.outcome == Outcome::Failed && word.usage.is_none() && (past || unseen);
         if past || ended {
-            attempt.exact |= exact;
+            attempt.exact = (attempt.exact || exact) && !unused;
+            attempt.bound &= !unused;
         }
         let compensated = self.compensated;
-        let said = self.stands_after(past, word, exact, ended, log, known, now);
+        let said = self.stands_after(past, exact || unused, ended, known, now);
         if ended
             && !past
             && !exact
             && !compensated
             && signal.source == Source::Callback
-            && (word.outcome != Outcome::Failed || log.length > 0)
+            && (word.outcome != Outcome::Failed || !unseen)
         {
             self.asks_late(now);
         }
         said
     }
 
-    #[expect(clippy::too_many_arguments, reason = "facts of one moment")]
-    fn stands_after(
-        &mut self,
-        past: bool,
-        word: Word,
-        exact: bool,
-        ended: bool,
-        log: &LogFacts,
-        known: bool,
-        now: u64,
-    ) -> String {
+    fn stands_after(&mut self, past: bool, has_cost: bool, ended: bool, known: bool, now: u64) -> String {
         match (ended, self.hold) {
             (false, _) => format!("processed{}", if past { "" } else { self.look_again(now) }),
             _ if self.compensated => "ignored".into(),
             (true, Settlement::Disputed | Settlement::Pending) => "quarantined".into(),
-            (true, Settlement::Expired) => {
-                self.settles_late(past, word.outcome == Outcome::Failed && !exact, log, known).into()
-            }
-            (true, Settlement::Committed) if !exact => "processed".into(),
-            (true, Settlement::Released) if !exact => "quarantined".into(),
+            (true, Settlement::Expired) => self.settles_late(past, known).into(),
+            (true, Settlement::Committed) if !has_cost => "processed".into(),
+            (true, Settlement::Released) if !has_cost => "quarantined".into(),
             // Whether it costs something else is the books' affair.
             (true, Settlement::Committed | Settlement::Released) => {
                 self.watch = None;
@@ -223,6 +215,7 @@ impl Facts {
         &mut self,
         action: &OperatorAction,
         recorded: Option<&ActionRow>,
+        log: &LogFacts,
         seen: Seen,
         now: u64,
     ) -> String {
@@ -244,7 +237,7 @@ impl Facts {
         let allowed = match &action.operation {
             Operation::Release | Operation::Finalize { .. } => searched || kept,
             Operation::Defer { .. } | Operation::Quarantine => searched,
-            Operation::Retry => searched && may_repeat,
+            Operation::Retry => searched && may_repeat && log.length == 0,
             Operation::Escalate => searched || self.hold == Settlement::Expired,
             Operation::Correct { .. } | Operation::Compensate { .. } => decided,
         };

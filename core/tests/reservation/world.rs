@@ -363,9 +363,11 @@ impl World {
             self.log =
                 LogFacts { length: self.log.length + bytes, last_append_at: Some(self.now), ..LogFacts::default() };
         }
-        if let (Command::HoldExtended { .. }, Reply::Started { .. }) = (command, &transition.reply) {
-            // A further attempt has a log of its own.
-            self.log = LogFacts::default();
+        // What is appended at close is part of the log.
+        for effect in &transition.effects {
+            if let Effect::CloseLog { terminal } = effect {
+                self.log.length += u64::try_from(terminal.len()).unwrap();
+            }
         }
         if let Some(state) = &transition.state {
             if let (Some(before), Aggregate::Live(after)) = (self.aggregate.live(), state) {

@@ -151,5 +151,6 @@ fn search(live: &Reservation) -> Reconciliation {
         retry_after_ms: None,
         extending: false,
         extension_refused: false,
+        extension_asks: 0,
     }
 }

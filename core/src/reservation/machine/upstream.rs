@@ -2,13 +2,17 @@
 //! proves that nothing was sent.
 //!
 //! ```text
-//!              intent stored         headers came
-//! prepared ──────────────▶ submitted ──────────▶ processing
-//!    │                      │     │               │     │
-//!    │ stopped, unsent      │     └──driver gone──┤     │ terminal event, error,
-//!    ▼                      ▼                     ▼     ▼ limit, cut, socket closed
-//! cancelled            completed, incomplete,  unknown ──────▶ completed, incomplete,
-//!                      failed, cancelled               evidence  failed, cancelled
+//!            intent stored         headers came
+//! prepared ──────────────▶ submitted ──────────▶ processing ◀────────────┐
+//!    │                      │     │               │     │                │
+//!    │ unsent: stopped,     │     └──driver gone──┤     │                │ its stream is
+//!    │ out of time, or      │                     ▼     │ terminal event,│ taken up again
+//!    │ no connection        │ answer, error,   unknown ─┼─error, limit,──┘
+//!    │                      │ limit, cut,         │     │ cut, socket
+//!    │                      │ socket closed       │     │ closed
+//!    ▼                      ▼            evidence ▼     ▼
+//! cancelled,              completed, incomplete, failed, cancelled
+//! incomplete, failed
 //! ```
 //!
 //! | from | to | on |
