@@ -190,10 +190,11 @@ pub(crate) fn check_release(before: &World, after: &World) {
     let searched = was.reconciliation.is_some() && !was.lifecycle.is_terminal();
     let deadline_reached = was.reconciliation.is_some_and(|search| search.deadline <= after.now);
     let by = is.resolution.as_ref().map(|resolution| resolution.by);
-    let sent = is.attempts().any(|attempt| attempt.submitted_at.is_some());
     let failed = |attempt: &holdfast_core::reservation::Attempt| {
         attempt.reported.is_some_and(|said| said.outcome == holdfast_core::reconcile::Outcome::Failed)
     };
+    // Never sent, or known to have failed without use.
+    let owes_nothing = is.attempts().all(|attempt| attempt.submitted_at.is_none() || failed(attempt));
     match release.reason {
         ReasonCode::ProviderUnreachable => {
             let before = is.past_attempts.iter().any(|attempt| attempt.submitted_at.is_some());
@@ -205,7 +206,7 @@ pub(crate) fn check_release(before: &World, after: &World) {
         | ReasonCode::DetachedExceeded
         | ReasonCode::FirstByteTimeout
         | ReasonCode::IdleTimeout
-        | ReasonCode::TotalTimeout => assert!(!sent, "invariant 4: {release:?}"),
+        | ReasonCode::TotalTimeout => assert!(owes_nothing, "invariant 4: {release:?}"),
         ReasonCode::OperationFailed => assert!(failed(&is.attempt), "by evidence"),
         ReasonCode::LateCompletion => assert!(failed(&is.attempt) && was.settlement == Settlement::Expired),
         ReasonCode::ExpiredReleased | ReasonCode::ExpiredWatching | ReasonCode::ExpiredEstimated => {
