@@ -405,7 +405,8 @@ impl Reservation {
         let looked_up = self.reconciliation.is_some_and(|search| search.lookups_answered > 0);
         [("chunk_log", log_read), ("signals", true), ("provider_lookup", looked_up)]
             .into_iter()
-            .filter_map(|(store, searched)| searched.then(|| store.into()))
+            .filter(|(_, searched)| *searched)
+            .map(|(store, _)| store.into())
             .collect()
     }
 

@@ -323,7 +323,7 @@ fn rows_of_an_earlier_version_open() {
     searching.at(15_000).take(&wake(false)).unwrap();
     let mut searching = earlier(&searching);
     searching.take(&reconcile(2, seen())).unwrap();
-    let EvidenceRow::Release(record) = release_of(&searching) else { unreachable!() };
+    let EvidenceRow::Release(record) = release_of(&searching) else { panic!("a release") };
     let active = record.lifecycle_timing.last_activity_at.observed().unwrap();
     assert_eq!((active.kind, active.at), (ActivityKind::ProviderBytes, START));
     // On its way: its record stays as it is, and nothing follows.

@@ -138,7 +138,7 @@ impl Reservation {
     /// of the transition.
     pub(in crate::reservation) fn with_record(
         &self,
-        transition: Transition,
+        mut transition: Transition,
         basis: Basis<'_>,
         log: &LogFacts,
         now: UnixMillis,
@@ -166,7 +166,6 @@ impl Reservation {
                 now,
             ),
         };
-        let mut transition = transition;
         transition.evidence.push(EvidenceRow::Release(Box::new(record)));
         transition
     }
