@@ -159,6 +159,9 @@ impl Reservation {
             Command::Reconcile { epoch, end } => self.reconcile(*epoch, end, log, now),
             Command::Signal { seen: Some(disposition), .. } => Ok(Transition::unchanged(Reply::Signal(*disposition))),
             Command::Signal { signal, seen: None } => Ok(self.signal(signal, log, now)),
+            Command::ResultTold { operation_id, form, length, max_bytes } => {
+                Ok(self.result_told(operation_id, *form, *length, *max_bytes, now))
+            }
             Command::LookUpFailed { epoch, retry_after_ms } => self.look_up_failed(*epoch, *retry_after_ms, now),
             Command::Resumed { epoch } => self.resumed(*epoch, now),
             Command::ResumeFailed { epoch, refused, retry_after_ms } => {

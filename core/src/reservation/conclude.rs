@@ -361,6 +361,8 @@ impl Reservation {
             return (stored.or_else(|| end.head.clone()), Vec::new());
         }
         let (status, code, message) = error_of(verdict.ended.reason);
+        let elsewhere = self.result_elsewhere(verdict.ended.lifecycle);
+        let message = elsewhere.as_deref().unwrap_or(message);
         if stored.is_some() {
             let reported = end.source == SourceEnd::Body(EndClass::InBandError) && !end.cut_inside_event;
             let mut terminal = Vec::new();

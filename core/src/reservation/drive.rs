@@ -9,6 +9,7 @@ use super::{
 };
 use crate::ids::{AttemptId, Identity};
 use crate::ledger::ReasonCode;
+use crate::meter::EndClass;
 use crate::money::Micros;
 use crate::policy::Terms;
 use crate::refusal::Refusal;
@@ -51,6 +52,8 @@ pub(super) fn start(identity: &Identity, attempt: &AttemptId, terms: &Terms, now
         acknowledged_at: None,
         content_deleted: false,
         place: Place::default(),
+        answered: false,
+        result: None,
     };
     Transition::to(Aggregate::Live(Box::new(reservation)), Reply::Started { epoch: 1 })
 }
@@ -217,6 +220,8 @@ impl Reservation {
         next.reconciliation = None;
         next.lost_from = (end.source == SourceEnd::Lost).then_some(log.length);
         next.close_cancellation();
+        let whole = lifecycle == Lifecycle::Completed && end.source == SourceEnd::Body(EndClass::Complete);
+        let forget = if whole { next.answer_is_whole() } else { None };
         let delete_partial = lifecycle == Lifecycle::Cancelled && !self.terms.keep_partial;
         next.content_deleted = delete_partial;
         next.note_resolution(&postings, by);
@@ -225,6 +230,7 @@ impl Reservation {
         let mut transition = next.changed(Reply::Done).with_history(now, command, lifecycle.as_str(), epoch);
         transition.postings = postings;
         transition.effects.push(Effect::CloseLog { terminal });
+        transition.effects.extend(forget);
         if delete_partial {
             transition.effects.push(Effect::DeleteContent);
         }

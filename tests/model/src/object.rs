@@ -168,8 +168,12 @@ impl Step<'_> {
             Effect::RequestCancel { epoch, operation_id } => self.request_cancel(g, *epoch, operation_id),
             Effect::LookUp { epoch, operation_id } => self.look_up(g, *epoch, operation_id),
             Effect::ExtendHold { epoch, .. } => self.extend_hold(g, *epoch),
-            // The providers of this model take no stream up again.
-            Effect::CloseLog { .. } | Effect::DeleteContent | Effect::Resume { .. } => {}
+            // The providers of this model take no stream up again, and their answers have no output.
+            Effect::CloseLog { .. }
+            | Effect::KeepResult
+            | Effect::ForgetResult
+            | Effect::DeleteContent
+            | Effect::Resume { .. } => {}
         }
     }
 
