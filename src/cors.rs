@@ -44,7 +44,8 @@ const ASKED_HEADERS_MAX: usize = 64;
 const HEADER_NAME_MAX_BYTES: usize = 64;
 const ALLOWED_METHODS: &str = "GET, POST, PUT, DELETE";
 /// What a page may read besides the body.
-const EXPOSED_HEADERS: &str = "x-generation-id, x-reservation-id, location, retry-after, etag";
+const EXPOSED_HEADERS: &str = "x-generation-id, x-reservation-id, location, etag, retry-after, retry-after-ms, \
+    x-should-retry, x-request-id, request-id";
 /// How long a browser remembers a preflight, in seconds; Chromium caps it here. The answer is always the same.
 const MAX_AGE_S: &str = "7200";
 

@@ -22,8 +22,15 @@ use worker::{
 
 /// Response headers that reach the client: what SDKs read. Everything else (cookies, organisation ids, hop-by-hop) stays
 /// here.
-const RESPONSE_HEADERS: [&str; 6] =
-    ["content-type", "retry-after", "retry-after-ms", "request-id", "x-request-id", "openai-processing-ms"];
+const RESPONSE_HEADERS: [&str; 7] = [
+    "content-type",
+    "retry-after",
+    "retry-after-ms",
+    "x-should-retry",
+    "request-id",
+    "x-request-id",
+    "openai-processing-ms",
+];
 /// Allowed by their beginning.
 const RESPONSE_HEADER_PREFIXES: [&str; 2] = ["x-ratelimit-", "anthropic-ratelimit-"];
 

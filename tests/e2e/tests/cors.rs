@@ -50,7 +50,7 @@ fn assert_readable_by(reply: &Reply, origin: &str) {
     assert_eq!(reply.header("access-control-allow-origin"), Some(origin), "{}", reply.text());
     assert_eq!(reply.header("access-control-allow-credentials"), None);
     let exposed = reply.required("access-control-expose-headers");
-    for name in ["x-generation-id", "x-reservation-id", "location", "retry-after"] {
+    for name in ["x-generation-id", "x-reservation-id", "location", "retry-after", "x-should-retry", "x-request-id"] {
         assert!(exposed.split(", ").any(|found| found == name), "{name} in {exposed}");
     }
     assert_varies(reply);

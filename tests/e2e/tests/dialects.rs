@@ -264,7 +264,7 @@ fn an_error_before_the_first_byte_passes_in_the_providers_words() {
                 let reply = client.chat(&chat);
                 assert_eq!(reply.status, status, "{owner} {api:?}: {}", reply.text());
                 assert_bytes!(reply.body, world.simulator.sent_for(&chat), "{owner} {api:?}");
-                assert_eq!(reply.required("retry-after"), "7");
+                assert_eq!((reply.required("retry-after"), reply.required("x-should-retry")), ("7", "true"));
                 let settled = client.wait_until_settled(reply.required("x-generation-id"));
                 assert_eq!(settled["settlement"], "released", "{owner} {api:?}: {settled}");
             }

@@ -168,6 +168,8 @@ fn headers(ask: Ask<'_>, behaviour: &Behaviour, streamed: bool) -> Vec<(&'static
     }
     if let Some(value) = &behaviour.retry_after {
         headers.push(("retry-after", value.clone()));
+        // What the SDKs of OpenAI and Anthropic read before anything else.
+        headers.push(("x-should-retry", "true".to_owned()));
     }
     if let Some(value) = &behaviour.location {
         headers.push(("location", value.clone()));
