@@ -133,7 +133,8 @@ pub struct Limits {
     pub body_ms: u64,
     /// Largest upstream event that is still examined.
     pub event_max_bytes: u64,
-    /// Largest stored output of one generation; above it the generation is aborted.
+    /// Largest stored output of one generation; above it the generation is aborted. A result that is looked up and is
+    /// larger is not kept.
     pub generation_max_bytes: u64,
     /// Readers of one generation at once.
     pub readers_max: u32,

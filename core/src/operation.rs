@@ -9,9 +9,12 @@
 //! The path is that of the request that began it. An id comes from the provider, and still is checked before it enters a
 //! path: see [`is_operation_id`].
 
+mod body;
+
+pub use body::AnswerBody;
+
 use crate::dialect::Dialect;
-use crate::intake::{Intake, IntakeOptions};
-use crate::meter::members;
+use crate::meter::{members, read_body};
 use crate::reconcile::Outcome;
 use crate::reservation::{CancelAnswer, Report};
 use crate::sse::{Event, Scanner};
@@ -21,6 +24,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 /// Longest id that enters a path, in bytes.
 pub const OPERATION_ID_MAX_BYTES: usize = 128;
@@ -64,7 +68,7 @@ pub struct Answer<'a> {
     pub status: u16,
     /// `Retry-After`, in milliseconds from its arrival.
     pub retry_after_ms: Option<u64>,
-    /// The body.
+    /// The body, or what [`AnswerBody::excerpt`] has of it.
     pub body: &'a [u8],
 }
 
@@ -112,6 +116,30 @@ pub fn read_cancel(dialect: Dialect, id: &str, answer: &Answer<'_>) -> (CancelAn
     }
 }
 
+/// The final form of an operation, as an answer to a lookup or to a cancel brings it: it has the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FinalForm {
+    /// What the operation came to.
+    pub outcome: Outcome,
+    /// It says that there is no output.
+    pub without_output: bool,
+}
+
+/// The final form of the operation `id`, if the answer is one.
+#[must_use]
+pub fn read_final_form(dialect: Dialect, id: &str, answer: &Answer<'_>) -> Option<FinalForm> {
+    #[derive(Deserialize)]
+    struct Output {
+        output: Option<Vec<IgnoredAny>>,
+    }
+    if !matches!(answer.status, 200..=299) {
+        return None;
+    }
+    let Some(Report::Ended { outcome, .. }) = read_state(dialect, id, answer.body) else { return None };
+    let output = members::<Output>(answer.body).and_then(|form| form.output);
+    Some(FinalForm { outcome, without_output: output.is_some_and(|output| output.is_empty()) })
+}
+
 /// Whether a provider that does not send the stream on will never do so: too old, not known, not allowed. Anything else
 /// may be better later.
 #[must_use]
@@ -137,10 +165,7 @@ fn read_state(dialect: Dialect, id: &str, body: &[u8]) -> Option<Report> {
 
 /// The usage in an operation's final form: it is that of a plain answer.
 fn usage_of(dialect: Dialect, body: &[u8]) -> Option<Usage> {
-    let options = IntakeOptions { dialect, streaming: false, strip_usage: false, event_max_bytes: 0 };
-    let mut intake = Intake::new(options);
-    let _released = intake.push(body.to_vec());
-    let report = intake.finish().report;
+    let (report, _) = read_body(dialect, body);
     report.usage.filter(|_| !report.usage_rejected)
 }
 

@@ -12,9 +12,10 @@ use crate::ids::{AttemptId, GenerationId, ReservationId};
 use crate::ledger::ReasonCode;
 use crate::money::Micros;
 use crate::policy::{OnDisconnect, Owner, Terms};
+use crate::reconcile::Outcome;
 use crate::reservation::{
-    Aggregate, Assessment, Attempt, ConnectionState, Lifecycle, LogFacts, Reservation, Settlement, Tombstone,
-    UpstreamState,
+    Aggregate, Assessment, Attempt, ConnectionState, Lifecycle, LogFacts, Reservation, Settlement, ToldResult,
+    Tombstone, UpstreamState,
 };
 use crate::tenant::Admitted;
 use crate::time::UnixMillis;
@@ -73,6 +74,19 @@ pub struct LogView {
     pub deleted: bool,
 }
 
+/// A result that was learnt outside of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ResultView {
+    /// What the provider says that its operation came to.
+    pub outcome: Outcome,
+    /// Bytes.
+    pub length: u64,
+    /// When it was learnt.
+    pub told_at: UnixMillis,
+    /// It can be read. One above the bound, or past its retention, cannot.
+    pub kept: bool,
+}
+
 /// A generation as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GenerationView {
@@ -118,6 +132,9 @@ pub struct GenerationView {
     pub reason: Option<ReasonCode>,
     /// When it ended.
     pub ended_at: Option<UnixMillis>,
+    /// The provider's final response, where a lookup brought it and the log has no whole answer; absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<ResultView>,
 }
 
 /// What only the running object knows.
@@ -177,6 +194,7 @@ impl GenerationView {
             log: LogView { length: 0, closed: false, deleted: false },
             reason: None,
             ended_at: None,
+            result: None,
         }
     }
 
@@ -236,6 +254,12 @@ impl GenerationView {
             auto: reservation.assessment.clone(),
             reason: reservation.reason,
             ended_at: reservation.ended_at,
+            result: reservation.result.map(|ToldResult { outcome, length, told_at, kept }| ResultView {
+                outcome,
+                length,
+                told_at,
+                kept: kept && !reservation.content_deleted,
+            }),
             ..base
         }
     }

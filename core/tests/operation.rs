@@ -11,11 +11,13 @@
 use holdfast_core::dialect::Dialect;
 use holdfast_core::intake::{Intake, IntakeOptions};
 use holdfast_core::operation::{
-    Answer, Differs, NotTold, OPERATION_ID_MAX_BYTES, ResumePoint, ResumeScan, Splice, cancel_path, is_operation_id,
-    look_up_path, read_cancel, read_look_up, resume_is_refused, resume_path,
+    Answer, AnswerBody, Differs, FinalForm, NotTold, OPERATION_ID_MAX_BYTES, ResumePoint, ResumeScan, Splice,
+    cancel_path, is_operation_id, look_up_path, read_cancel, read_final_form, read_look_up, resume_is_refused,
+    resume_path,
 };
 use holdfast_core::reconcile::Outcome;
 use holdfast_core::reservation::{CancelAnswer, Report};
+use holdfast_core::usage::Usage;
 use proptest::prelude::*;
 
 const PATH: &str = "/v1/responses";
@@ -116,6 +118,56 @@ fn answers_to_a_cancel() {
     ] {
         assert_eq!(read(status, &state("cancelled")), (expected, None), "{status}");
     }
+}
+
+/// Design 6: "store the result". Any answer that brings the final form does, whatever was asked for.
+#[test]
+fn final_forms() {
+    let read = |status, body: &[u8]| read_final_form(BACKGROUND, ID, &answer(status, body));
+    let form = |outcome, without_output| Some(FinalForm { outcome, without_output });
+    for (word, expected) in [
+        ("queued", None),
+        ("in_progress", None),
+        ("completed", form(Outcome::Completed, false)),
+        ("incomplete", form(Outcome::Incomplete, false)),
+        ("failed", form(Outcome::Failed, false)),
+        ("cancelled", form(Outcome::Cancelled, false)),
+        ("somehow", None),
+    ] {
+        assert_eq!(read(200, &state(word)), expected, "{word}");
+    }
+    for (rest, without_output) in [(r#","output":[]"#, true), (r#","output":null"#, false), ("", false)] {
+        let body = format!(r#"{{"id":"resp_1","status":"cancelled"{rest}}}"#);
+        assert_eq!(read(202, body.as_bytes()), form(Outcome::Cancelled, without_output), "{rest}");
+    }
+    assert_eq!(read(200, br#"{"id":"resp_2","status":"completed"}"#), None, "another operation");
+    for status in [301, 400, 404, 500] {
+        assert_eq!(read(status, &state("completed")), None, "{status}");
+    }
+}
+
+/// An answer that is larger than what is kept tells the same: what it came to, and what it used.
+#[test]
+fn the_excerpt_of_a_large_answer_tells_the_same() {
+    let text = r#"word \"id\": {"#.repeat(700_000);
+    let usage = r#"{"input_tokens":12,"output_tokens":34,"output_tokens_details":{"reasoning_tokens":5}}"#;
+    let large = format!(
+        r#"{{"id":"resp_1","output":[{{"id":"msg_1","status":"failed","text":"{text}"}}],"usage":{usage},"status":"completed"}}"#
+    );
+    assert!(large.len() > 9 << 20);
+    let mut body = AnswerBody::new(1_000_000);
+    large.as_bytes().chunks(65_536).for_each(|piece| body.push(piece));
+    let excerpt = body.excerpt();
+    let told = |body: &[u8]| read_look_up(BACKGROUND, ID, &answer(200, body));
+    let usage = Usage { input_tokens: 12, output_tokens: 34, reasoning_tokens: 5, ..Usage::default() };
+    assert_eq!(told(&excerpt), Ok(Report::Ended { outcome: Outcome::Completed, usage: Some(usage) }));
+    assert_eq!(told(&excerpt), told(large.as_bytes()));
+    assert_eq!(read_final_form(BACKGROUND, ID, &answer(200, &excerpt)).unwrap().outcome, Outcome::Completed);
+    assert!(body.is_too_large() && body.into_pieces().is_empty());
+    // One that broke off tells nothing.
+    let mut cut = AnswerBody::new(1_000_000);
+    cut.push(&large.as_bytes()[..large.len() - 1]);
+    assert_eq!(told(&cut.excerpt()), Err(NotTold { retry_after_ms: None }));
 }
 
 #[test]

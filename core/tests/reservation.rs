@@ -59,6 +59,8 @@ mod redeliver;
 mod rejoin;
 #[path = "reservation/repeats.rs"]
 mod repeats;
+#[path = "reservation/results.rs"]
+mod results;
 #[path = "reservation/resume.rs"]
 mod resume;
 #[path = "reservation/retry.rs"]

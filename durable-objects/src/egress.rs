@@ -6,6 +6,7 @@ use futures::StreamExt;
 use holdfast_core::config::{Provider, origin_is_allowed};
 use holdfast_core::dialect::Dialect;
 use holdfast_core::key::ProviderKey;
+use holdfast_core::operation::AnswerBody;
 use holdfast_core::refusal::Refusal;
 use holdfast_core::request::forward::may_be_forwarded;
 use holdfast_core::reservation::ResponseHead;
@@ -146,15 +147,15 @@ pub struct Question<'a> {
     pub forward: &'a BTreeMap<String, String>,
 }
 
-/// A whole answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An answer. Its body is what came of it: one that broke off, or was not there in time, is no whole one.
+#[derive(Debug)]
 pub struct Told {
     /// HTTP status.
     pub status: u16,
     /// `Retry-After`, in milliseconds from now.
     pub retry_after_ms: Option<u64>,
     /// The body.
-    pub body: Vec<u8>,
+    pub body: AnswerBody,
 }
 
 /// Asks for the rest of an operation's stream. The answer's body has not been read yet.
@@ -165,29 +166,45 @@ pub async fn resume(question: &Question<'_>, signal: &AbortSignal) -> core::resu
     send(asking(question, Method::Get, "text/event-stream"), signal).await
 }
 
-/// Asks for a whole answer: what became of an operation (`GET`), or for it to be cancelled (`POST`).
+/// Asks for a whole answer: what became of an operation (`GET`), or for it to be cancelled (`POST`). A body above
+/// `body_max_bytes` is read and not kept.
 ///
 /// # Errors
-/// [`CallError`] when no whole answer came within `timeout_ms`, or one above `body_max_bytes`.
+/// [`CallError`] when no status came within `timeout_ms`. Whatever becomes of the body then, the provider has answered.
 pub async fn ask(
     question: &Question<'_>,
     method: Method,
     timeout_ms: u64,
-    body_max_bytes: usize,
+    body_max_bytes: u64,
 ) -> core::result::Result<Told, CallError> {
     let controller = AbortController::default();
     let signal = controller.signal();
-    let told = clock::within(timeout_ms, async {
-        let mut response = send(asking(question, method, "application/json"), &signal).await?;
-        let (status, retry_after_ms) = (response.status_code(), wish_of(&response));
-        let body = bounded_body(&mut response, body_max_bytes).await;
-        let body = body.map_err(|error| CallError::Unknown(error.to_string()))?;
-        Ok(Told { status, retry_after_ms, body })
-    });
-    let told = told.await;
+    let give_up_at = clock::now().plus(timeout_ms);
+    let answered = clock::within(timeout_ms, send(asking(question, method, "application/json"), &signal)).await;
+    let told = match answered.unwrap_or_else(|| Err(CallError::late())) {
+        Ok(mut response) => {
+            let mut body = AnswerBody::new(body_max_bytes);
+            let left_ms = give_up_at.since(clock::now());
+            match clock::within(left_ms, read_into(&mut body, &mut response)).await {
+                Some(Ok(())) => {}
+                Some(Err(error)) => worker::console_error!("an answer broke off: {error}"),
+                None => worker::console_error!("an answer was not there in time"),
+            }
+            Ok(Told { status: response.status_code(), retry_after_ms: wish_of(&response), body })
+        }
+        Err(error) => Err(error),
+    };
     // Whatever of it is still on its way is not wanted.
     controller.abort();
-    told.unwrap_or_else(|| Err(CallError::late()))
+    told
+}
+
+async fn read_into(body: &mut AnswerBody, response: &mut Response) -> Result<()> {
+    let Ok(mut chunks) = response.stream() else { return Ok(()) };
+    while let Some(chunk) = chunks.next().await {
+        body.push(&chunk?);
+    }
+    Ok(())
 }
 
 fn asking(question: &Question<'_>, method: Method, accept: &str) -> Result<Request> {
@@ -197,18 +214,6 @@ fn asking(question: &Question<'_>, method: Method, accept: &str) -> Result<Reque
     let mut init = RequestInit::new();
     init.with_method(method).with_headers(headers).with_redirect(RequestRedirect::Manual);
     Request::new_with_init(url.as_str(), &init)
-}
-
-async fn bounded_body(response: &mut Response, max_bytes: usize) -> Result<Vec<u8>> {
-    let Ok(mut chunks) = response.stream() else { return Ok(Vec::new()) };
-    let mut body = Vec::new();
-    while let Some(chunk) = chunks.next().await {
-        body.extend(chunk?);
-        if body.len() > max_bytes {
-            return Err(Error::from("the answer is too large"));
-        }
-    }
-    Ok(body)
 }
 
 /// When the provider wishes to be asked again, in milliseconds from now.

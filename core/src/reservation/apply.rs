@@ -164,6 +164,9 @@ impl Reservation {
             Command::Signal { signal, seen: None } => {
                 Ok(self.signal(signal, log, now).map_live(|live| live.note_answer(signal)))
             }
+            Command::ResultTold { operation_id, form, length, max_bytes } => {
+                Ok(self.result_told(operation_id, *form, *length, *max_bytes, now))
+            }
             Command::LookUpFailed { epoch, retry_after_ms } => self.look_up_failed(*epoch, *retry_after_ms, now),
             Command::Resumed { epoch } => self.resumed(*epoch, now),
             Command::ResumeFailed { epoch, refused, retry_after_ms } => {

@@ -11,6 +11,7 @@ use crate::evidence::Disposition;
 use crate::ids::{AttemptId, Identity};
 use crate::ledger::{Posting, Receipt};
 use crate::money::Micros;
+use crate::operation::FinalForm;
 use crate::policy::Terms;
 use crate::time::UnixMillis;
 use crate::webhook::Notice;
@@ -106,6 +107,17 @@ pub enum Command {
         signal: Box<Signal>,
         /// How the same event was handled when it came before; the shell looks it up by its id.
         seen: Option<Disposition>,
+    },
+    /// The final form of an operation came with an answer about it. Told before the word that comes with it.
+    ResultTold {
+        /// The provider's id.
+        operation_id: String,
+        /// What it is.
+        form: FinalForm,
+        /// Its length in bytes.
+        length: u64,
+        /// A longer one is not kept.
+        max_bytes: u64,
     },
     /// A lookup got no answer.
     LookUpFailed {
@@ -212,6 +224,7 @@ impl Command {
             Self::End { .. } => "end",
             Self::Reconcile { .. } => "reconcile",
             Self::Signal { .. } => "signal",
+            Self::ResultTold { .. } => "result_told",
             Self::LookUpFailed { .. } => "look_up_failed",
             Self::Resumed { .. } => "resumed",
             Self::ResumeFailed { .. } => "resume_failed",
@@ -297,7 +310,11 @@ pub enum Effect {
         /// The epoch that resolves.
         epoch: u32,
     },
-    /// Delete the stored output.
+    /// Store the result that was told, in the same transaction.
+    KeepResult,
+    /// Delete the stored result, in the same transaction.
+    ForgetResult,
+    /// Delete the stored output, the result that was kept too.
     DeleteContent,
 }
 

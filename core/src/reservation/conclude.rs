@@ -433,6 +433,8 @@ impl Reservation {
         let too_large = reported || self.attempt.abort == Some(AbortCause::TooLarge);
         let (status, code, message) =
             error_of(if too_large { ReasonCode::OutputTooLarge } else { verdict.ended.reason });
+        let elsewhere = self.result_elsewhere(verdict.ended.lifecycle);
+        let message = elsewhere.as_deref().unwrap_or(message);
         if stored.is_some() {
             let reported = end.source == SourceEnd::Body(EndClass::InBandError) && !end.cut_inside_event;
             let mut terminal = Vec::new();

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::ids::{AttemptId, Identity};
 use crate::ledger::ReasonCode;
+use crate::meter::EndClass;
 use crate::money::Micros;
 use crate::policy::Terms;
 use crate::refusal::Refusal;
@@ -53,6 +54,8 @@ pub(super) fn start(identity: &Identity, attempt: &AttemptId, terms: &Terms, now
         content_deleted: false,
         place: Place::default(),
         nothing_seen: false,
+        answered: false,
+        result: None,
     };
     Transition::to(Aggregate::Live(Box::new(reservation)), Reply::Started { epoch: 1 })
 }
@@ -234,6 +237,8 @@ impl Reservation {
         next.lost_from = lost.then_some(log.length);
         next.nothing_seen = end.shows_nothing(log);
         next.close_cancellation();
+        let whole = lifecycle == Lifecycle::Completed && end.source == SourceEnd::Body(EndClass::Complete);
+        let forget = if whole { next.answer_is_whole() } else { None };
         let delete_partial = lifecycle == Lifecycle::Cancelled && !self.terms.keep_partial;
         next.content_deleted = delete_partial;
         next.note_resolution(&postings, by);
@@ -242,6 +247,7 @@ impl Reservation {
         let mut transition = next.changed(Reply::Done).with_history(now, command, lifecycle.as_str(), epoch);
         transition.postings = postings;
         transition.effects.push(Effect::CloseLog { terminal });
+        transition.effects.extend(forget);
         if delete_partial {
             transition.effects.push(Effect::DeleteContent);
         }

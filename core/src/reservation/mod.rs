@@ -17,6 +17,7 @@
 //! | a further attempt: when, and what it needs | `repeat` |
 //! | what the tenant lost, or never got | `redeliver` |
 //! | can its stream be taken up again? | [`resume`] |
+//! | its result was learnt outside of the stream | [`result`] |
 //! | what came late, twice or out of order | [`signal`] |
 //! | what an operator may do | [`operate`] |
 //! | the last reader is gone: what now? | `disconnect`, by the rules of [`crate::economics`] |
@@ -45,6 +46,7 @@ mod record;
 mod redeliver;
 mod repeat;
 mod resolve;
+pub mod result;
 pub mod resume;
 mod run_end;
 pub mod signal;
@@ -63,6 +65,7 @@ pub use operate::{ActionRow, Operation, OperatorAction};
 pub use outbox::{Delivery, Parcel, RefusedDelivery};
 pub use place::{Detached, Place};
 pub use record::{EvidenceRow, OpenEffect, OpenRecord};
+pub use result::ToldResult;
 pub use resume::{RESUMES_MAX, Resumption};
 pub use run_end::RunEnd;
 pub use signal::{Report, Signal, SignalRow, Subject};
@@ -239,6 +242,12 @@ pub struct Reservation {
     /// is in it.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub nothing_seen: bool,
+    /// The log has the whole answer: the stream's terminal is in it, and it completed.
+    #[serde(default)]
+    pub answered: bool,
+    /// A result that was told outside of the stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<ToldResult>,
 }
 
 impl Reservation {

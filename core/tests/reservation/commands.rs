@@ -3,6 +3,7 @@
 use super::world::*;
 use holdfast_core::evidence::Disposition;
 use holdfast_core::ledger::Receipt;
+use holdfast_core::operation::FinalForm;
 use holdfast_core::policy::Terms;
 use holdfast_core::reconcile::Outcome;
 use holdfast_core::refusal::Refusal;
@@ -79,6 +80,10 @@ fn command(name: &str, world: &World) -> Command {
             let seen = Some(Disposition::CorrectiveActionInitiated);
             signal_seen(callback("e-1", "op-1", ended_as(Outcome::Completed, None)), seen)
         }
+        "result" => {
+            let form = FinalForm { outcome: Outcome::Completed, without_output: false };
+            Command::ResultTold { operation_id: "op-1".into(), form, length: 1, max_bytes: 1 }
+        }
         "no answer" => Command::LookUpFailed { epoch, retry_after_ms: None },
         "extended" => Command::HoldExtended { epoch: epoch + 1, attempt: attempt_id(2) },
         "not extended" => Command::ExtensionRefused { epoch: epoch + 1 },
@@ -112,6 +117,7 @@ cancel accepted | !not_found     | !never_started | !wrong_state                
 runs            | !not_found     | quarantined=   | processed                              | processed                              | processed                              | processed                              | processed                              | processed            | processed+evidence                     | ignored=           | ignored=           | ignored=
 unknown signal  | !not_found     | quarantined=   | quarantined                            | quarantined                            | quarantined                            | quarantined                            | quarantined                            | quarantined          | quarantined                            | quarantined        | quarantined        | quarantined
 seen signal     | !not_found     | corrected=     | corrected=                             | corrected=                             | corrected=                             | corrected=                             | corrected=                             | corrected=           | corrected=                             | corrected=         | corrected=         | corrected=
+result          | !not_found     | !never_started | done=                                  | done=                                  | done=                                  | done=                                  | done=                                  | done=                | done=                                  | done=              | done=              | done=
 no answer       | !not_found     | !never_started | done=                                  | done=                                  | done=                                  | done=                                  | done=                                  | done=                | done+evidence                          | done=              | done=              | done=
 extended        | !not_found     | !never_started | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch                           | !stale_epoch         | !stale_epoch                           | !stale_epoch       | !stale_epoch       | !stale_epoch
 not extended    | !not_found     | !never_started | done=                                  | done=                                  | done=                                  | done=                                  | done=                                  | done=                | done=                                  | done=              | done=              | done=

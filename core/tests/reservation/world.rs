@@ -237,6 +237,8 @@ pub(crate) fn said(before: &Aggregate, result: &Result<Transition, Refusal>) -> 
             Effect::AbortUpstream { .. } => "+abort",
             Effect::CloseLog { .. } => "+close",
             Effect::CollectEvidence { .. } => "+evidence",
+            Effect::KeepResult => "+keep",
+            Effect::ForgetResult => "+forget",
             Effect::DeleteContent => "+delete",
             Effect::RequestCancel { .. } => "+ask_cancel",
             Effect::LookUp { .. } => "+look_up",

@@ -2,7 +2,7 @@
 
 use super::log::Log;
 use super::readers::Readers;
-use super::store::{Append, CHUNK_MAX_BYTES, RequestRow, Store};
+use super::store::{Append, Beside, CHUNK_MAX_BYTES, RequestRow, ResultRows, Store};
 use crate::clock;
 use crate::notify::Notify;
 use crate::pump::AbortHandle;
@@ -49,6 +49,8 @@ pub(super) struct Generation {
     pub(super) extending: Cell<bool>,
     /// The request of a generation that is about to start, where it may have to be sent again.
     pub(super) request: RefCell<Option<Vec<u8>>>,
+    /// The result that is being told.
+    pub(super) result: RefCell<Vec<Vec<u8>>>,
     received_at: Cell<Option<UnixMillis>>,
     /// Counted while a disconnect is decided.
     content_bytes: Cell<Option<u64>>,
@@ -85,6 +87,7 @@ impl Generation {
             delivering: Cell::new(false),
             extending: Cell::new(false),
             request: RefCell::default(),
+            result: RefCell::default(),
             received_at: Cell::new(None),
             content_bytes: Cell::new(None),
             telling_read: Cell::new(false),
@@ -247,6 +250,7 @@ impl Generation {
         let batch_alone = transition.writes_nothing() && !delete_content;
         let stored = append.is_some();
         let request = self.request_row(command, transition);
+        let result = self.result_rows(transition);
         match append {
             None if batch_alone => return Ok(()),
             Some(append) if batch_alone && append.bytes.len() <= CHUNK_MAX_BYTES => {
@@ -254,7 +258,8 @@ impl Generation {
             }
             append => {
                 let first_write = matches!(*self.aggregate.borrow(), Aggregate::Vacant);
-                self.store.commit(transition, first_write, append, delete_content, request, now)?;
+                let beside = Beside { append, delete_content, request, result };
+                self.store.commit(transition, first_write, beside, now)?;
             }
         }
         let mut log = self.log.borrow_mut();
@@ -281,6 +286,16 @@ impl Generation {
         }
     }
 
+    fn result_rows(&self, transition: &Transition) -> ResultRows {
+        if transition.effects.contains(&Effect::KeepResult) {
+            ResultRows::Store(self.result.take())
+        } else if transition.effects.contains(&Effect::ForgetResult) {
+            ResultRows::Forget
+        } else {
+            ResultRows::Stay
+        }
+    }
+
     /// What is delivered and not stored yet, with `closing` behind it.
     fn batch(&self, epoch: u32, closing: &[u8]) -> Append {
         let log = self.log.borrow();
@@ -298,8 +313,8 @@ impl Generation {
                 }
             }
             Effect::CollectEvidence { epoch } => self.resolve_lost(*epoch),
-            // The log was closed and the content deleted with the commit.
-            Effect::CloseLog { .. } | Effect::DeleteContent => {}
+            // Done with the commit.
+            Effect::CloseLog { .. } | Effect::KeepResult | Effect::ForgetResult | Effect::DeleteContent => {}
             Effect::RequestCancel { epoch, operation_id } => self.request_cancel(*epoch, operation_id.clone()),
             Effect::LookUp { epoch, operation_id } => self.look_up(*epoch, operation_id.clone()),
             Effect::Resume { epoch, operation_id } => self.take_up(*epoch, operation_id),

@@ -10,6 +10,7 @@
 //! | `readers` | cursors over the log, and what serves them |
 //! | `driver` | calls the provider and feeds the log |
 //! | `operations` | asks the provider about an operation, and takes its stream up again |
+//! | `result` | the result that an answer about an operation brought: kept, and read |
 //! | `edge` | the object's side of a driver at the edge |
 //! | `outbox` | brings postings to the tenant until they are acknowledged |
 //! | `repeat` | a further attempt: the hold is extended, the stored request is sent again |
@@ -23,6 +24,7 @@ mod operations;
 mod outbox;
 mod readers;
 mod repeat;
+mod result;
 mod store;
 
 pub use object::ReservationObject;

@@ -95,6 +95,8 @@ impl ReservationObject {
             GenerationCall::Result => {
                 if !generation.is_closed()? {
                     GenerationReply::Running
+                } else if let Some(result) = generation.with_aggregate(|it| it.live()?.result_to_read()) {
+                    return generation.read_result(request, result);
                 } else {
                     return generation.follow(request, StreamForm::Raw { offset: 0 }).await;
                 }

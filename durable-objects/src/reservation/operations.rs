@@ -4,6 +4,7 @@
 
 use super::driver::{ObjectLog, provider_of};
 use super::generation::{Driver, Generation};
+use super::result::Heard;
 use crate::breakers;
 use crate::clock::{self, within};
 use crate::egress::{self, CallError, Question, Told, head_of, is_event_stream};
@@ -13,7 +14,7 @@ use holdfast_core::breaker::is_outage;
 use holdfast_core::dialect::Dialect;
 use holdfast_core::finding::Source;
 use holdfast_core::operation::{
-    Answer, NotTold, ResumeScan, SPLICE_MAX_BYTES, Splice, cancel_path, look_up_path, read_cancel, read_look_up,
+    NotTold, ResumeScan, SPLICE_MAX_BYTES, Splice, cancel_path, look_up_path, read_cancel, read_look_up,
     resume_is_refused, resume_path,
 };
 use holdfast_core::policy::Terms;
@@ -23,9 +24,6 @@ use worker::{Method, Response, Result};
 
 /// Longest wait for an answer, and for the head of a stream: less than the patience of the rules.
 const ANSWER_MS: u64 = 10_000;
-
-/// Largest answer. The final form of an operation has all of its output.
-const ANSWER_MAX_BYTES: usize = 8 << 20;
 
 /// Where a question about an operation is put; `None` where its dialect has no such question.
 type PathOf = fn(Dialect, &str, &str) -> Option<String>;
@@ -46,7 +44,12 @@ impl Generation {
         let generation = self.clone();
         self.state.wait_until(async move {
             let told = generation.ask(Method::Get, look_up_path, &operation_id).await;
-            let read = told.and_then(|(terms, told)| read_look_up(terms.dialect, &operation_id, &answer_of(&told)));
+            let read = told.and_then(|heard| {
+                let report = read_look_up(heard.dialect, &operation_id, &heard.answer())?;
+                // One that could not be stored is asked for again.
+                generation.keep_result(&operation_id, heard)?;
+                Ok(report)
+            });
             match read {
                 Ok(report) => generation.looked_up(operation_id, report),
                 Err(NotTold { retry_after_ms }) => {
@@ -60,10 +63,14 @@ impl Generation {
     pub(super) fn request_cancel(self: &Rc<Self>, epoch: u32, operation_id: String) {
         let generation = self.clone();
         self.state.wait_until(async move {
-            let (answer, ended) = match generation.ask(Method::Post, cancel_path, &operation_id).await {
-                Ok((terms, told)) => read_cancel(terms.dialect, &operation_id, &answer_of(&told)),
-                Err(NotTold { retry_after_ms }) => (CancelAnswer::Failed { retry_after_ms }, None),
-            };
+            let told = generation.ask(Method::Post, cancel_path, &operation_id).await;
+            let read = told.and_then(|heard| {
+                let read = read_cancel(heard.dialect, &operation_id, &heard.answer());
+                generation.keep_result(&operation_id, heard)?;
+                Ok(read)
+            });
+            let (answer, ended) =
+                read.unwrap_or_else(|NotTold { retry_after_ms }| (CancelAnswer::Failed { retry_after_ms }, None));
             generation.tell(&Command::CancelAnswered { epoch, answer });
             // The final operation came with it.
             if let Some(report) = ended {
@@ -86,7 +93,7 @@ impl Generation {
     }
 
     /// Applies what was told. A refusal is recorded where it matters.
-    fn tell(self: &Rc<Self>, command: &Command) -> Option<Reply> {
+    pub(super) fn tell(self: &Rc<Self>, command: &Command) -> Option<Reply> {
         let applied = self.apply(command);
         applied.inspect_err(|refusal| worker::console_error!("{}: {}", command.name(), refusal.message())).ok()
     }
@@ -96,12 +103,7 @@ impl Generation {
     }
 
     /// One question with a whole answer, within its bounds.
-    async fn ask(
-        &self,
-        method: Method,
-        path_of: PathOf,
-        operation_id: &str,
-    ) -> core::result::Result<(Terms, Told), NotTold> {
+    async fn ask(&self, method: Method, path_of: PathOf, operation_id: &str) -> core::result::Result<Heard, NotTold> {
         let terms = self.terms().ok_or(NotTold { retry_after_ms: None })?;
         let path = path_of(terms.dialect, &terms.path, operation_id).ok_or(NotTold { retry_after_ms: None })?;
         breakers::ask(&terms.provider).map_err(|left_ms| NotTold { retry_after_ms: Some(left_ms) })?;
@@ -109,11 +111,11 @@ impl Generation {
             let provider = provider_of(self, &terms)?;
             let key = settings::provider_key(&self.env, &provider)?;
             let question = Question { provider: &provider, key: &key, path: &path, forward: &terms.forward };
-            egress::ask(&question, method, ANSWER_MS, ANSWER_MAX_BYTES).await
+            egress::ask(&question, method, ANSWER_MS, self.limits().generation_max_bytes).await
         };
         let told: core::result::Result<Told, CallError> = told.await;
         breakers::note(&terms.provider, told.as_ref().is_ok_and(|told| !is_outage(told.status)));
-        told.map(|told| (terms, told)).map_err(|error| {
+        told.map(|told| Heard::of(&terms, told)).map_err(|error| {
             worker::console_error!("the provider was asked about an operation: {error:?}");
             NotTold { retry_after_ms: None }
         })
@@ -237,8 +239,4 @@ impl Generation {
             }
         }
     }
-}
-
-fn answer_of(told: &Told) -> Answer<'_> {
-    Answer { status: told.status, retry_after_ms: told.retry_after_ms, body: &told.body }
 }

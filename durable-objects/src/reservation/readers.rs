@@ -83,7 +83,7 @@ impl Readers {
 }
 
 /// Where a reader's bytes come from.
-enum Source {
+pub(super) enum Source {
     Raw {
         cursor: u64,
     },
@@ -91,6 +91,11 @@ enum Source {
         cursor: u64,
         relay: Relay,
         ended: bool,
+    },
+    /// The result that was learnt outside of the stream.
+    Result {
+        cursor: u64,
+        length: u64,
     },
     /// The event form of an answer that is not a stream.
     Body {
@@ -123,6 +128,18 @@ impl Generation {
         response.map(|(response, _)| response).map_err(|error| storage_failed(&error))
     }
 
+    /// Serves the reader from a task of its own.
+    pub(super) fn serve_beside(self: &Rc<Self>, reader: &Rc<Reader>, source: Source) -> Result<Response> {
+        let (writer, body) = pipe()?;
+        let response = Response::from_body(ResponseBody::Stream(body))?;
+        let (generation, reader) = (self.clone(), reader.clone());
+        self.state.wait_until(async move {
+            generation.serve(&reader, &writer, source).await;
+            generation.detach(&reader);
+        });
+        Ok(response)
+    }
+
     /// The answer, and whether a task goes on to serve the reader.
     async fn answer_reader(self: &Rc<Self>, reader: &Rc<Reader>, form: StreamForm) -> Result<(Response, bool)> {
         let offset = match form {
@@ -151,7 +168,6 @@ impl Generation {
             self.note_progress(length);
             return Ok((Response::from_bytes(bytes)?.with_status(status).with_headers(headers), false));
         }
-        let (writer, body) = pipe()?;
         let source = match form {
             StreamForm::Raw { offset } => Source::Raw { cursor: offset },
             StreamForm::Events { after } if !is_stream(&head) => Source::Body { sent: false, with_body: after == 0 },
@@ -160,12 +176,7 @@ impl Generation {
                 Source::Events { cursor: after, relay: Relay::new(after, event_max_bytes), ended: false }
             }
         };
-        let (generation, reader) = (self.clone(), reader.clone());
-        self.state.wait_until(async move {
-            generation.serve(&reader, &writer, source).await;
-            generation.detach(&reader);
-        });
-        let response = Response::from_body(ResponseBody::Stream(body))?;
+        let response = self.serve_beside(reader, source)?;
         Ok((response.with_status(status).with_headers(headers), true))
     }
 
@@ -247,7 +258,7 @@ impl Generation {
         Ok(None)
     }
 
-    fn headers(&self, head: &ResponseHead, form: StreamForm) -> Result<Headers> {
+    pub(super) fn headers(&self, head: &ResponseHead, form: StreamForm) -> Result<Headers> {
         let headers = Headers::new();
         for (name, value) in &head.headers {
             headers.set(name, value)?;
@@ -339,6 +350,12 @@ impl Generation {
                     return Ok(Offer::Bytes(Uint8Array::from(end.as_slice())));
                 }
             }
+            Source::Result { cursor, length } => {
+                let piece = self.result_from(*cursor, *length)?;
+                *cursor = cursor.saturating_add(piece.len() as u64);
+                let bytes = || Offer::Bytes(Uint8Array::from(piece.as_slice()));
+                return Ok(if piece.is_empty() { Offer::End } else { bytes() });
+            }
             Source::Body { sent, with_body } => {
                 if let Some(end) = self.end_event().filter(|_| !*sent) {
                     *sent = true;
@@ -361,7 +378,7 @@ impl Generation {
         readers.furthest_offset = readers.furthest_offset.max(offset);
     }
 
-    fn attach(self: &Rc<Self>) -> core::result::Result<Rc<Reader>, Refusal> {
+    pub(super) fn attach(self: &Rc<Self>) -> core::result::Result<Rc<Reader>, Refusal> {
         let reader = {
             let mut readers = self.readers.borrow_mut();
             if readers.attached() >= self.limits().readers_max {
@@ -377,7 +394,7 @@ impl Generation {
         Ok(reader)
     }
 
-    fn detach(self: &Rc<Self>, reader: &Reader) {
+    pub(super) fn detach(self: &Rc<Self>, reader: &Reader) {
         {
             let mut readers = self.readers.borrow_mut();
             readers.attached.retain(|other| other.id != reader.id);
@@ -481,7 +498,7 @@ fn is_stream(head: &ResponseHead) -> bool {
 }
 
 /// Hears the client leave, where the platform tells. A failed write tells too.
-fn listen(request: &Request, reader: &Rc<Reader>) {
+pub(super) fn listen(request: &Request, reader: &Rc<Reader>) {
     let reader = reader.clone();
     let on_abort = Closure::once_into_js(AssertUnwindSafe(move || reader.leave()));
     let signal = request.inner().signal();

@@ -7,6 +7,7 @@
 //! | `chunk` | one per stored batch; its time renews the lease; deleted at the end of retention |
 //! | `history` | one per change of the client side, cancel, lease or end, and per refused stale write; never deleted |
 //! | `outbox` | one per posting, and per notice that travels without one; kept as the record of what was sent |
+//! | `result` | one per piece of a result that was learnt outside of the stream; deleted with the content |
 //! | `request` | the request as it was sent, where it may have to be sent again; deleted at the end |
 //! | `signal` | one per signal of a provider or of a fenced driver; never deleted |
 //! | `action` | one per action of an operator; never deleted |
@@ -76,6 +77,21 @@ pub(super) const CHUNK_MAX_BYTES: usize = 512 << 10;
 /// Made with the first request that may have to be sent again.
 const REQUEST_TABLE: &str = "CREATE TABLE IF NOT EXISTS request (seq INTEGER PRIMARY KEY, bytes BLOB NOT NULL)";
 
+/// Made with the first result that was learnt outside of the stream.
+const RESULT_TABLE: &str = "CREATE TABLE IF NOT EXISTS result (offset INTEGER PRIMARY KEY, bytes BLOB NOT NULL)";
+
+/// What a change does to the stored result.
+#[derive(Debug, Default)]
+pub(super) enum ResultRows {
+    /// Nothing.
+    #[default]
+    Stay,
+    /// It is stored, in these pieces.
+    Store(Vec<Vec<u8>>),
+    /// It is deleted.
+    Forget,
+}
+
 /// What a change does to the stored request.
 #[derive(Debug, Default)]
 pub(super) enum RequestRow {
@@ -97,6 +113,19 @@ pub(super) struct Append {
     pub(super) epoch: u32,
     /// The bytes.
     pub(super) bytes: Vec<u8>,
+}
+
+/// What goes with the rows of a transition, in the same storage transaction.
+#[derive(Debug, Default)]
+pub(super) struct Beside {
+    /// Bytes for the log.
+    pub(super) append: Option<Append>,
+    /// The log and the result are deleted.
+    pub(super) delete_content: bool,
+    /// The request.
+    pub(super) request: RequestRow,
+    /// The result.
+    pub(super) result: ResultRows,
 }
 
 /// The storage of one generation.
@@ -140,14 +169,12 @@ impl Store {
         self.append_row(append.offset, append.epoch, append.bytes, now)
     }
 
-    /// Stores what one transition makes, and the bytes that go with it, in one transaction.
+    /// Stores what one transition makes, and what goes with it, in one transaction.
     pub(super) fn commit(
         &self,
         transition: &Transition,
         first_write: bool,
-        append: Option<Append>,
-        delete_content: bool,
-        request: RequestRow,
+        beside: Beside,
         now: UnixMillis,
     ) -> Result<()> {
         let this = self.clone();
@@ -156,7 +183,7 @@ impl Store {
             if first_write {
                 this.create_tables()?;
             }
-            if let Some(append) = &append {
+            if let Some(append) = &beside.append {
                 this.append(append, now)?;
             }
             if let Some(state) = &transition.state {
@@ -170,10 +197,12 @@ impl Store {
             transition.actions.iter().try_for_each(|row| this.write_action(row))?;
             transition.evidence.iter().try_for_each(|record| this.write_evidence(record))?;
             transition.assessments.iter().try_for_each(|row| this.write_assessment(row))?;
-            if delete_content {
+            this.write_result(&beside.result)?;
+            if beside.delete_content {
                 sql::run(&this.sql, "DELETE FROM chunk", vec![])?;
+                this.write_result(&ResultRows::Forget)?;
             }
-            this.write_request(&request)
+            this.write_request(&beside.request)
         })
     }
 
@@ -311,6 +340,31 @@ impl Store {
             }
             RequestRow::Forget => Ok(()),
         }
+    }
+
+    fn write_result(&self, result: &ResultRows) -> Result<()> {
+        match result {
+            ResultRows::Stay => Ok(()),
+            ResultRows::Store(pieces) => {
+                sql::run(&self.sql, RESULT_TABLE, vec![])?;
+                let mut offset = 0_u64;
+                pieces.iter().flat_map(|piece| piece.chunks(CHUNK_MAX_BYTES)).try_for_each(|piece| {
+                    let parameters = vec![sql::int(offset)?, SqlStorageValue::Blob(piece.to_vec())];
+                    offset = offset.saturating_add(piece.len() as u64);
+                    sql::run(&self.sql, "INSERT INTO result (offset, bytes) VALUES (?, ?)", parameters).map(|_| ())
+                })
+            }
+            ResultRows::Forget if sql::has_table(&self.sql, "result")? => {
+                sql::run(&self.sql, "DELETE FROM result", vec![]).map(|_| ())
+            }
+            ResultRows::Forget => Ok(()),
+        }
+    }
+
+    /// The piece of the stored result that begins at `offset`.
+    pub(super) fn result_piece(&self, offset: u64) -> Result<Vec<u8>> {
+        let row = sql::first(&self.sql, "SELECT bytes FROM result WHERE offset = ?", vec![sql::int(offset)?])?;
+        sql::as_blob(row.and_then(|row| row.into_iter().next()))
     }
 
     /// The stored request; `None` where none is stored.

@@ -6,8 +6,8 @@ use crate::chat::{Api, Chat};
 use crate::client::Client;
 use crate::config::{Route, Tenant};
 use crate::simulator::{LogEntry, Simulator, percent_encoded};
-use crate::wait_for;
 use crate::world::{Options, World};
+use crate::{assert_bytes, wait_for};
 
 /// A streaming request that a route may switch to the background.
 #[must_use]
@@ -21,6 +21,33 @@ pub fn expected(simulator: &Simulator, job: &Chat) -> Vec<u8> {
     let model = percent_encoded(job.model());
     let target = format!("/__expected?api=responses&model={model}&background=true&faults=false");
     simulator.direct().get(&target).expect(200).body
+}
+
+/// The final form of an ended operation, as the provider gives it to whoever asks. The question stands in its log.
+///
+/// # Panics
+/// When the generation has no operation, or the provider does not know it.
+#[must_use]
+pub fn final_response(simulator: &Simulator, generation: &Value) -> Vec<u8> {
+    let operation = generation["upstream"]["operation_id"].as_str().unwrap_or_else(|| panic!("none: {generation}"));
+    simulator.direct().get(&format!("/v1/responses/{operation}")).expect(200).body
+}
+
+/// Asserts that the result of a generation is the provider's final response, byte for byte, and that its view says so.
+///
+/// # Panics
+/// When it is something else.
+pub fn assert_looked_up(world: &World, client: &Client, generation: &Value) {
+    let id = generation["id"].as_str().expect("an id");
+    let response = final_response(&world.simulator, generation);
+    let result = client.result(id).expect(200);
+    assert_eq!(result.required("content-type"), "application/json");
+    assert_bytes!(result.body, response, "{generation}");
+    let told = &generation["result"];
+    assert_eq!((&told["kept"], &told["length"]), (&true.into(), &response.len().into()), "{generation}");
+    let response: Value = serde_json::from_slice(&response).expect("JSON");
+    assert_eq!(told["outcome"], response["status"], "{generation}");
+    assert!(response["output"][0]["content"][0]["text"].as_str().is_some_and(|text| !text.is_empty()), "{response}");
 }
 
 /// What the provider was asked: `responses` to begin, `lookup`, `resume`, `cancel`; oldest first.

@@ -4,7 +4,7 @@
 
 use holdfast_e2e::config::{BACKGROUND, CAPABILITY_ROWS};
 use holdfast_e2e::http::Exchange;
-use holdfast_e2e::jobs::{asked, assert_broken, expected, job, once_asked, states, world};
+use holdfast_e2e::jobs::{asked, assert_broken, assert_looked_up, expected, job, once_asked, states, world};
 use holdfast_e2e::{Chat, Client, Reply, Route, World, assert_bytes, assert_completed, price_micros, unique, wait_for};
 use serde_json::{Value, json};
 
@@ -61,9 +61,10 @@ fn each_row_of_the_capability_matrix() {
                 assert_eq!(states(&settled), ("expired".into(), "unknown".into(), "committed".into()), "{settled}");
                 assert_eq!(settled["reason"], "expired_estimated");
             }
-            // It went on, and was looked up to its end.
+            // It went on, and was looked up to its end; what it came to is stored.
             (false, true) => {
                 assert_completed(&settled, 12, 200);
+                assert_looked_up(&world, &client, &settled);
             }
             // The socket was the only lever.
             (false, false) => {
@@ -71,6 +72,11 @@ fn each_row_of_the_capability_matrix() {
                 assert_eq!(settled["reason"], "cancelled_by_request");
                 assert_eq!(settled["cost"]["estimated"], true);
             }
+        }
+        let looked_up = !cancel && status;
+        assert_eq!(settled["result"].is_null(), !looked_up, "{settled}");
+        if !looked_up {
+            assert_broken(&client.result(&id).expect(200).body, &expected(&world.simulator, &chat));
         }
     }
 }
@@ -93,6 +99,7 @@ fn each_row_after_a_lost_driver() {
         assert_eq!(times(&world, &tag, "responses"), 1, "nothing is sent a second time");
         if status {
             assert_completed(&settled, 12, 150);
+            assert_looked_up(&world, &client, &settled);
         } else {
             assert_eq!(settled["cost"]["estimated"], true, "{settled}");
         }
@@ -127,6 +134,9 @@ fn a_cancel_that_comes_too_late() {
     let settled = client.wait_until_settled(&id);
     assert_completed(&settled, 12, 40);
     assert_eq!(times(&world, &tag, "cancel"), 1);
+    // The answer to the cancel had the whole result.
+    assert_eq!(times(&world, &tag, "lookup"), 0);
+    assert_looked_up(&world, &client, &settled);
     drop(exchange);
 }
 

@@ -2,7 +2,7 @@
 //! offsets, one settlement. Seed 2, "Use bounded leases for worker ownership"; faults 32, 42 to 44 of the list.
 
 use holdfast_e2e::config::BACKGROUND;
-use holdfast_e2e::jobs::{asked, assert_broken, expected, job, once_asked, states, world};
+use holdfast_e2e::jobs::{asked, assert_broken, assert_looked_up, expected, job, once_asked, states, world};
 use holdfast_e2e::sse::event_ends;
 use holdfast_e2e::{Chat, Client, Options, Route, Seed, Tenant, World, assert_bytes, assert_completed, unique};
 use serde_json::Value;
@@ -212,6 +212,10 @@ fn what_is_refused_is_settled_by_lookup() {
         assert_completed(&settled, 12, 40);
         assert_eq!(asked(&world.simulator, &tag, "resume").len(), 1, "asked once");
         assert!(!asked(&world.simulator, &tag, "lookup").is_empty());
+        // The reader's error says where the rest is.
+        let place = format!("/v1/generations/{id}/result");
+        assert!(String::from_utf8_lossy(&received).contains(&place), "{}", String::from_utf8_lossy(&received));
+        assert_looked_up(&world, &client, &settled);
         // A cursor behind the part is told where the provider's bytes end.
         let beyond = client.get(&format!("/v1/generations/{id}/stream?offset={}", received.len() + 9));
         assert_eq!(beyond.status, 409, "{}", beyond.text());

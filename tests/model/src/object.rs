@@ -164,7 +164,8 @@ impl Step<'_> {
             Effect::LookUp { epoch, operation_id } => self.look_up(g, *epoch, operation_id),
             Effect::ExtendHold { epoch, .. } => self.extend_hold(g, *epoch),
             Effect::Resume { epoch, operation_id } => self.take_up(g, *epoch, operation_id),
-            Effect::CloseLog { .. } | Effect::DeleteContent => {}
+            // Answers have no output here.
+            Effect::CloseLog { .. } | Effect::KeepResult | Effect::ForgetResult | Effect::DeleteContent => {}
         }
     }
 

@@ -282,7 +282,7 @@ impl Reservation {
                 Effect::RequestCancel { operation_id, .. } => {
                     Some(pending(EffectKind::CancelRequested { provider_operation_id: operation_id.clone() }))
                 }
-                Effect::DeleteContent => Some(done(EffectKind::ContentDeleted { bytes: log.length }, now)),
+                Effect::DeleteContent => Some(done(EffectKind::ContentDeleted { bytes: self.content_bytes(log) }, now)),
                 _ => None,
             });
         }
