@@ -143,6 +143,7 @@ const fn comes_after_the_check(error: &EdgeError) -> bool {
                 | Refusal::ConcurrencyExceeded { .. }
                 | Refusal::NotFound
                 | Refusal::NeverStarted
+                | Refusal::CancelledUnstarted
                 | Refusal::TooManyReaders
         ),
         EdgeError::Unserved { .. }

@@ -143,6 +143,7 @@ const fn status_of_refusal(refusal: &Refusal) -> u16 {
         Refusal::NoRoute | Refusal::NotFound | Refusal::UnknownTenant | Refusal::UnknownConfigVersion => 404,
         Refusal::IdentityConflict
         | Refusal::NeverStarted
+        | Refusal::CancelledUnstarted
         | Refusal::StaleEpoch { .. }
         | Refusal::WrongState { .. }
         | Refusal::ActionConflict
@@ -170,10 +171,15 @@ fn extra_headers(status: u16, error: &EdgeError) -> Vec<(&'static str, String)> 
         EdgeError::Refused(Refusal::InvalidKey | Refusal::TokenExpired) => {
             headers.push(("www-authenticate", "Bearer".into()))
         }
+        // Official SDKs repeat a 409 by themselves, unless it says so.
+        EdgeError::Refused(Refusal::CancelledUnstarted) => headers.push(("x-should-retry", "false".into())),
         // RFC 9110, 15.5.9: the rest of the body may still be on its way, so the connection is of no more use.
         EdgeError::RequestTimeout { .. } => headers.push(("connection", "close".into())),
         EdgeError::MethodNotAllowed { allow } => headers.push(("allow", allow.join(", "))),
-        EdgeError::Unserved { identity, .. } => headers.extend(identity_headers(identity)),
+        EdgeError::Unserved { error, identity } => {
+            headers = extra_headers(status, error);
+            headers.extend(identity_headers(identity));
+        }
         _ => {}
     }
     headers
@@ -328,6 +334,7 @@ mod tests {
             (EdgeError::from(unreachable), 503, "unavailable", Some("1")),
             (EdgeError::ContentDeleted, 410, "content_deleted", None),
             (Refusal::NeverStarted.into(), 409, "never_started", None),
+            (Refusal::CancelledUnstarted.into(), 409, "generation_cancelled", None),
         ] {
             let error = EdgeError::Unserved { error: Box::new(error), identity: Box::new(identity.clone()) };
             for dialect in [Dialect::OpenaiChat, Dialect::AnthropicMessages, Dialect::Gemini] {
@@ -335,6 +342,9 @@ mod tests {
                 assert_eq!((answer.status, header(&answer, "x-generation-id")), (status, Some(generation.as_str())));
                 assert_eq!(header(&answer, "location"), Some(format!("/v1/generations/{generation}").as_str()));
                 assert_eq!(header(&answer, "retry-after"), retry_after, "{code}");
+                // Nobody runs by himself what was cancelled.
+                let never = (code == "generation_cancelled").then_some("false");
+                assert_eq!(header(&answer, "x-should-retry"), never, "{code}");
                 assert!(String::from_utf8(answer.body).unwrap().contains(&format!("\"{code}\"")), "{code}");
             }
         }

@@ -77,6 +77,8 @@ pub enum Refusal {
     NotFound,
     /// The generation was resolved before it was started: it will never run.
     NeverStarted,
+    /// It was cancelled before it was started. Unlike [`Refusal::NeverStarted`] it is not to be tried again.
+    CancelledUnstarted,
     /// A write names an attempt that no longer owns. It changed nothing and was recorded.
     StaleEpoch {
         /// The epoch that owns now.
@@ -161,6 +163,7 @@ impl Refusal {
             Self::ConcurrencyExceeded { .. } => "concurrency_exceeded",
             Self::NotFound => "not_found",
             Self::NeverStarted => "never_started",
+            Self::CancelledUnstarted => "generation_cancelled",
             Self::StaleEpoch { .. } => "stale_epoch",
             Self::WrongState { .. } => "wrong_state",
             Self::JustificationRequired => "justification_required",
@@ -230,6 +233,7 @@ impl Refusal {
             | Self::BudgetExhausted
             | Self::ConcurrencyExceeded { .. }
             | Self::NeverStarted
+            | Self::CancelledUnstarted
             | Self::StaleEpoch { .. }
             | Self::JustificationRequired
             | Self::ActionConflict
@@ -283,6 +287,7 @@ impl Refusal {
             Self::NeverStarted => {
                 "This generation was resolved before it was started; send the request again.".to_string()
             }
+            Self::CancelledUnstarted => "This generation was cancelled before it was started.".to_string(),
             Self::StaleEpoch { current } => alloc::format!("Another attempt owns this generation (epoch {current})."),
             Self::WrongState { state } => alloc::format!("The generation is `{state}`."),
             Self::JustificationRequired => {

@@ -28,7 +28,7 @@ impl Aggregate {
     ///
     /// # Errors
     /// [`Refusal::NotFound`] for a command to a generation that was never started; [`Refusal::NeverStarted`] for one
-    /// that was resolved before its start; [`Refusal::IdentityConflict`]; [`Refusal::StaleEpoch`];
+    /// that was resolved before its start, [`Refusal::CancelledUnstarted`] for its Start where a cancel did that; [`Refusal::IdentityConflict`]; [`Refusal::StaleEpoch`];
     /// [`Refusal::WrongState`] when the first terminal state would be overwritten; those of
     /// [`super::operate`] for an operator's action.
     pub fn apply(
@@ -118,6 +118,7 @@ impl Tombstone {
             Command::DeliveryRefused { posting_id, refusal } => Ok(self.delivery_refused(posting_id, refusal, now)),
             Command::Signal { seen: Some(disposition), .. } => Ok(Transition::unchanged(Reply::Signal(*disposition))),
             Command::Signal { signal, seen: None } => Ok(record_signal(signal, now)),
+            Command::Start { .. } if self.by == ResolvedBy::Cancel => Err(Refusal::CancelledUnstarted),
             _ => Err(Refusal::NeverStarted),
         }
     }

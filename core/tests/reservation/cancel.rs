@@ -6,7 +6,7 @@ use holdfast_core::capability::Capabilities;
 use holdfast_core::ledger::ReasonCode;
 use holdfast_core::policy::Terms;
 use holdfast_core::reconcile::Outcome;
-use holdfast_core::reservation::{CancelAnswer, CancelOutcome, CancelRequest, Command, Report, SourceEnd};
+use holdfast_core::reservation::{CancelAnswer, CancelOutcome, CancelRequest, Command, Report, ResolvedBy, SourceEnd};
 
 const NONE: Capabilities = Capabilities { cancel: false, ..CANCEL };
 const REQUESTED: &str = "requested>cancellation_requested";
@@ -455,4 +455,25 @@ fn a_cancelled_attempt_is_not_repeated() {
     runs.take(&Command::Cancel).unwrap();
     runs.hear(lookup(2, Report::Processing));
     assert_eq!(runs.operate("a-1", holdfast_core::reservation::Operation::Retry), "!wrong_state");
+}
+
+/// A Start that a cancel overtook is told so, and does not invite to be sent again; one that the sweep overtook does.
+#[test]
+fn a_start_behind_a_cancel_is_not_to_be_tried_again() {
+    for (by, refused, retryable) in [
+        (ResolvedBy::Cancel, "!generation_cancelled", false),
+        (ResolvedBy::Sweep, "!never_started", true),
+        (ResolvedBy::Operator, "!never_started", true),
+    ] {
+        let mut world = World::new();
+        let Command::ResolveNeverStarted { identity, attempt, terms, admitted_at, .. } = never_started(1, &terms())
+        else {
+            unreachable!()
+        };
+        let start = Command::Start { identity: identity.clone(), attempt: attempt.clone(), terms: terms.clone() };
+        world.take(&Command::ResolveNeverStarted { identity, attempt, terms, admitted_at, by }).unwrap();
+        assert_eq!(world.say(&start), refused);
+        assert_eq!(world.take(&start).unwrap_err().retryable(), retryable, "{by:?}");
+        assert_eq!(world.books(), [("release", 2_100)], "{by:?}");
+    }
 }

@@ -23,28 +23,39 @@ impl Generation {
         self.state.wait_until(async move { generation.deliver_postings().await });
     }
 
-    /// Delivers what is due, one by one and in order, so that each has its own answer. A second call while one runs does
-    /// nothing: what became due meanwhile is delivered by the same run. The first failure ends it.
+    /// Delivers what is due, in order. Postings that follow one another go in one call: what ends a hold and what is charged
+    /// above it are applied together, or neither is. Where the tenant refuses such a call, each goes alone, so that each has
+    /// its own answer. A second run while one works does nothing: what became due meanwhile is delivered by the same run.
+    /// The first failure ends it.
     pub(super) async fn deliver_postings(self: &Rc<Self>) {
         if self.delivering.replace(true) {
             return;
         }
+        let mut together = true;
         // What an answer brings may make further postings: they go at once.
-        while let Some((tenant, posting_id, call)) = self.due_call() {
-            let outcome = self.deliver(&tenant, &call).await;
+        while let Some(due) = self.due_call(together) {
+            let outcome = self.deliver(&due).await;
+            if matches!(outcome, Outcome::Refused(_)) && due.ids.len() > 1 {
+                together = false;
+                continue;
+            }
             if let Outcome::Named(callbacks) = &outcome {
                 self.take_callbacks(callbacks);
             }
-            let command = outcome.command(posting_id);
-            let applied = self.apply(&command);
-            if let Err(refusal) = &applied {
-                worker::console_error!("outbox: {}", refusal.message());
-            }
-            if applied.is_err() || matches!(command, Command::DeliveryFailed { .. }) {
+            if !due.ids.into_iter().all(|id| self.take_outcome(outcome.command(id))) {
                 break;
             }
         }
         self.delivering.set(false);
+    }
+
+    /// Whether the run goes on.
+    fn take_outcome(self: &Rc<Self>, command: Command) -> bool {
+        let applied = self.apply(&command);
+        if let Err(refusal) = &applied {
+            worker::console_error!("outbox: {}", refusal.message());
+        }
+        applied.is_ok() && !matches!(command, Command::DeliveryFailed { .. })
     }
 
     /// What was called back before the operation had its name here.
@@ -98,18 +109,18 @@ impl Generation {
         matches!(within(ANSWER_MS, ask_tenant(&self.env, tenant, &call)).await, Some(Ok(TenantReply::Noted)))
     }
 
-    fn due_call(self: &Rc<Self>) -> Option<(TenantId, String, TenantCall)> {
-        self.first_due_call().or_else(|| {
+    fn due_call(self: &Rc<Self>, together: bool) -> Option<Due> {
+        self.first_due_call(together).or_else(|| {
             // Something may be due, and nothing of it has a row.
             if self.with_aggregate(|aggregate| aggregate.due_deliveries(clock::now()).next().is_some()) {
                 self.repair_outbox();
             }
-            self.first_due_call()
+            self.first_due_call(together)
         })
     }
 
-    /// The first that is due and can be delivered.
-    fn first_due_call(&self) -> Option<(TenantId, String, TenantCall)> {
+    /// The first that is due and can be delivered, with the postings that follow it.
+    fn first_due_call(&self, together: bool) -> Option<Due> {
         let (tenant, due) = self.with_aggregate(|aggregate| {
             let tenant = match aggregate {
                 Aggregate::Vacant => None,
@@ -119,38 +130,53 @@ impl Generation {
             let due: Vec<Delivery> = aggregate.due_deliveries(clock::now()).cloned().collect();
             tenant.map(|tenant| (tenant, due))
         })?;
-        due.into_iter().find_map(|Delivery { posting_id, parcel, .. }| {
-            let call = self.call_of(&posting_id, parcel);
-            let call = call.inspect_err(|error| worker::console_error!("outbox: {error}")).ok().flatten()?;
-            Some((tenant.clone(), posting_id, call))
+        (0..due.len()).find_map(|first| {
+            let most = if together { usize::MAX } else { 1 };
+            let call = self.call_of(due.get(first..)?, most);
+            let (ids, call) = call.inspect_err(|error| worker::console_error!("outbox: {error}")).ok().flatten()?;
+            Some(Due { tenant: tenant.clone(), ids, call })
         })
     }
 
-    fn call_of(&self, id: &str, parcel: Parcel) -> Result<Option<TenantCall>> {
-        Ok(match parcel {
-            Parcel::Posting => self.store.outbox_row(id)?.map(|posting| self.settling(posting)),
+    /// The call that delivers the first of `due`; postings that follow it go along, at most so many in all.
+    fn call_of(&self, due: &[Delivery], most: usize) -> Result<Option<(Vec<String>, TenantCall)>> {
+        let Some(Delivery { posting_id, parcel, .. }) = due.first() else { return Ok(None) };
+        let call = match parcel {
+            Parcel::Posting => return self.settling(due, most),
             Parcel::Operation => self.with_aggregate(|aggregate| {
                 let live = aggregate.live()?;
-                let (identity, operation_id) = (live.identity.clone(), live.operation_of(id)?.to_owned());
+                let (identity, operation_id) = (live.identity.clone(), live.operation_of(posting_id)?.to_owned());
                 let action = OperationCall::Named { identity, operation_id };
                 Some(TenantCall::Operation { provider: live.terms.provider.clone(), action })
             }),
-            Parcel::Notice => self.store.outbox_row(id)?.map(|notice| TenantCall::Notify { notices: vec![notice] }),
+            Parcel::Notice => {
+                let notice = self.store.outbox_row(posting_id)?;
+                notice.map(|notice| TenantCall::Notify { notices: vec![notice] })
+            }
             // What is so now: it has a number of its own.
             Parcel::Place => self.with_aggregate(|aggregate| {
                 aggregate.live().map(|live| TenantCall::Detached(Box::new(live.detached())))
             }),
-        })
+        };
+        Ok(call.map(|call| (vec![posting_id.clone()], call)))
     }
 
-    /// What the end tells of the route goes with its posting; a repeat changes nothing.
-    fn settling(&self, posting: Posting) -> TenantCall {
+    /// What the end tells of the route goes with its postings; a repeat changes nothing.
+    fn settling(&self, due: &[Delivery], most: usize) -> Result<Option<(Vec<String>, TenantCall)>> {
+        let follow = due.iter().take_while(|delivery| delivery.parcel == Parcel::Posting).take(most);
+        let rows = follow.map(|delivery| self.store.outbox_row(&delivery.posting_id));
+        // One without a row ends it: none overtakes another.
+        let postings: Vec<Posting> = rows.map_while(Result::transpose).collect::<Result<_>>()?;
+        if postings.is_empty() {
+            return Ok(None);
+        }
+        let ids = postings.iter().map(|posting| posting.id.clone()).collect();
         let run = self.with_aggregate(|aggregate| aggregate.live().and_then(Reservation::run_end));
-        TenantCall::Settle { postings: vec![posting], run: run.map(Box::new) }
+        Ok(Some((ids, TenantCall::Settle { postings, run: run.map(Box::new) })))
     }
 
-    async fn deliver(&self, tenant: &TenantId, call: &TenantCall) -> Outcome {
-        match within(ANSWER_MS, ask_tenant(&self.env, tenant, call)).await {
+    async fn deliver(&self, due: &Due) -> Outcome {
+        match within(ANSWER_MS, ask_tenant(&self.env, &due.tenant, &due.call)).await {
             Some(Ok(TenantReply::Settled { receipts })) => Outcome::Applied(receipts),
             Some(Ok(TenantReply::Noted)) => Outcome::Taken,
             Some(Ok(TenantReply::Operation(reply))) => Outcome::Named(reply.callbacks),
@@ -167,9 +193,16 @@ impl Generation {
     }
 }
 
-/// What became of one delivery.
+/// What is delivered next.
+struct Due {
+    tenant: TenantId,
+    ids: Vec<String>,
+    call: TenantCall,
+}
+
+/// What became of a call.
 enum Outcome {
-    /// The posting is applied; with its receipt, unless the tenant is of an older version.
+    /// The postings are applied; each with its receipt, unless the tenant is of an older version.
     Applied(Vec<Receipt>),
     Taken,
     /// The operation has its name; these were called back before.
@@ -179,10 +212,11 @@ enum Outcome {
 }
 
 impl Outcome {
-    fn command(self, posting_id: String) -> Command {
+    /// What it means for one of what was sent.
+    fn command(&self, posting_id: String) -> Command {
         match self {
-            Self::Applied(receipts) => match receipts.into_iter().find(|receipt| receipt.posting_id == posting_id) {
-                Some(receipt) => Command::Applied { receipt },
+            Self::Applied(receipts) => match receipts.iter().find(|receipt| receipt.posting_id == posting_id) {
+                Some(receipt) => Command::Applied { receipt: receipt.clone() },
                 None => Command::Acknowledge { posting_id },
             },
             Self::Taken | Self::Named(_) => Command::Acknowledge { posting_id },

@@ -102,6 +102,8 @@ fn admission_costs_one_hop() {
     let life = ["GenerationCall.start 1", "TenantCall.admit 1", "TenantCall.settle 1"];
     counted("a stream", &|| whole(&Chat::stream("gen?tokens=5")), &life);
     counted("an answer in one piece", &|| whole(&Chat::complete("gen?tokens=5")), &life);
+    // What is charged above the hold comes with what ends it: nothing is owed by a hold that is closed.
+    counted("an overage", &|| whole(&Chat::stream("gen?tokens=5&completion_tokens=100000")), &life);
     let keyed = Chat::stream("gen?tokens=5").idempotency_key(&key);
     counted("with an idempotency key", &|| whole(&keyed), &life);
     let replayed = ["GenerationCall.start 1", "TenantCall.admit 1"];
