@@ -468,7 +468,7 @@ fn a_start_behind_a_cancel_is_not_to_be_tried_again() {
         let mut world = World::new();
         let Command::ResolveNeverStarted { identity, attempt, terms, admitted_at, .. } = never_started(1, &terms())
         else {
-            unreachable!()
+            panic!("it resolves what never started");
         };
         let start = Command::Start { identity: identity.clone(), attempt: attempt.clone(), terms: terms.clone() };
         world.take(&Command::ResolveNeverStarted { identity, attempt, terms, admitted_at, by }).unwrap();
