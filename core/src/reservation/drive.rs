@@ -234,7 +234,7 @@ impl Reservation {
         // took with it, also where its stream was taken up and had not brought them again.
         let taken_up = self.attempt.resumption.is_some_and(|resumption| resumption.resumed_at.is_some());
         let lost = end.source == SourceEnd::Lost || (taken_up && !terminal.is_empty());
-        next.lost_from = lost.then_some(log.length);
+        next.lost_from = self.lost_from.into_iter().chain(lost.then_some(log.length)).min();
         next.nothing_seen = end.shows_nothing(log);
         next.close_cancellation();
         let whole = lifecycle == Lifecycle::Completed && end.source == SourceEnd::Body(EndClass::Complete);

@@ -116,6 +116,9 @@ pub struct Reconciliation {
     /// The tenant did not extend the hold.
     #[serde(default)]
     pub extension_refused: bool,
+    /// It began because the driver was lost: what that one had shown is not known.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub driver_lost: bool,
     /// How often the tenant was asked to extend it.
     #[serde(default)]
     pub extension_asks: u32,
@@ -196,7 +199,7 @@ pub struct Reservation {
     /// When it ended.
     pub ended_at: Option<UnixMillis>,
     /// Where the provider's bytes end that are surely in the log, if a driver was lost: a client may have seen bytes behind
-    /// it that no log has.
+    /// it that no log has. 0 where the call was repeated after that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_from: Option<u64>,
     /// Why it ended as it did.

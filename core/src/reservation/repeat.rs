@@ -80,6 +80,7 @@ impl Reservation {
             retry_after_ms: None,
             extending: true,
             extension_refused: false,
+            driver_lost: false,
             extension_asks: 0,
         });
         let epoch = next.attempt.epoch();
@@ -134,6 +135,11 @@ impl Reservation {
         further.lease.owner = Owner::Object;
         let ended = core::mem::replace(&mut next.attempt, further);
         next.past_attempts.push(ended);
+        // A lost driver may have shown bytes that nobody stored: who has any reads the further answer from its beginning.
+        let search_began_so = self.reconciliation.is_some_and(|search| search.driver_lost);
+        // Or an earlier one did, and its stream could not be taken up.
+        let driver_lost = search_began_so || next.past_attempts.last().is_some_and(|ended| ended.resumption.is_some());
+        next.lost_from = if driver_lost { Some(0) } else { self.lost_from };
         next.reconciliation = None;
         next.head = None;
         if next.cancellation.is_none() && next.lifecycle != Lifecycle::CancellationRequested {

@@ -40,7 +40,9 @@ impl Reservation {
         if next.lifecycle == Lifecycle::Active {
             next.lifecycle = Lifecycle::Detached;
         }
-        next.search(log, now, "wake", "lease_expired")
+        next.search(log, now, "wake", "lease_expired").map_live(|live| {
+            live.reconciliation = live.reconciliation.map(|search| Reconciliation { driver_lost: true, ..search });
+        })
     }
 
     /// The driver ended and says nothing of the outcome, which outlives its socket. Readers keep waiting.
@@ -81,6 +83,7 @@ impl Reservation {
             retry_after_ms: None,
             extending: false,
             extension_refused: false,
+            driver_lost: false,
             extension_asks: 0,
         });
         let epoch = self.attempt.epoch();
@@ -287,6 +290,7 @@ impl Reservation {
             retry_after_ms: None,
             extending: false,
             extension_refused: false,
+            driver_lost: false,
             extension_asks: 0,
         });
     }

@@ -309,5 +309,9 @@ fn a_retry_waits_until_nothing_can_be_taken_up() {
         assert_eq!(world.at(9_000).say(&wake(false)), "done>detached+resume");
         assert_eq!(world.say(&refused(2)), "done+evidence");
         assert_eq!(world.say(&reconcile(2, ended(SourceEnd::Lost))), said);
+        if !stored {
+            world.take(&Command::HoldExtended { epoch: 3, attempt: attempt_id(2) }).unwrap();
+            assert_eq!(world.live().lost_from, Some(0), "what the lost driver had shown is in no log");
+        }
     }
 }

@@ -492,3 +492,22 @@ fn what_was_never_sent_is_not_charged() {
     world.take(&end(5, complete(10, 20))).unwrap();
     assert_eq!(world.books(), [("settle", 632 + 50)]);
 }
+
+/// What a lost driver had shown is in no log: a client that has any of it must not be given the further answer's bytes behind
+/// its own (invariant 9). A driver that ended itself had shown nothing.
+#[test]
+fn a_client_of_a_lost_driver_reads_the_further_answer_from_its_beginning() {
+    let lost_from = |world: &World| (world.live().lost_from, world.live().cursor_beyond(5, 100));
+    let mut lost = second(&retries());
+    assert_eq!(lost_from(&lost), (Some(0), Some(0)));
+    lost.take(&Command::Append { epoch: 3, bytes: 100 }).unwrap();
+    assert_eq!(lost.say(&end(3, complete(40, 60))), "done>completed+close");
+    assert_eq!(lost_from(&lost), (Some(0), Some(0)), "nor after the end");
+    assert_eq!(lost.live().cursor_beyond(0, 100), None);
+
+    let mut unanswered = World::submitted(&retries());
+    let gone = UpstreamEnd::by(SourceEnd::NoResponse { provably_unsent: false });
+    assert_eq!(unanswered.say(&end(1, gone)), "done");
+    unanswered.take(&extended(3, 2)).unwrap();
+    assert_eq!(lost_from(&unanswered), (None, None));
+}

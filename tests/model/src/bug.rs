@@ -74,7 +74,7 @@ bugs! {
     /// The estimate leaves out what may be in flight.
     SettleBelowBound => p::AT_LEAST,
     /// An Admit whose reply was lost is sent again with new ids.
-    SecondHoldAfterLostReply => p::REPLAY,
+    SecondHoldAfterLostReply => p::SUMS,
     /// A repeated cancel is recorded anew.
     CancelRecordedAgain => p::REPLAY,
     /// A repeated batch is stored again.

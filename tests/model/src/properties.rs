@@ -224,10 +224,6 @@ fn log_and_cursors_agree(model: &HoldfastModel, generation: &Generation) -> bool
         _ => true,
     };
     let visible = generation.visible_to_object_readers();
-    // A further attempt has a log of its own; a client of the one before it starts anew.
-    if !generation.earlier.is_empty() {
-        return true;
-    }
     let ordered = visible.iter().enumerate().all(in_order);
     let contents = visible.iter().take_while(|piece| matches!(piece, Piece::Content { .. })).count();
     let closing = visible.len().saturating_sub(contents);

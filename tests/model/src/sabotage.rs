@@ -151,6 +151,7 @@ fn search(live: &Reservation) -> Reconciliation {
         retry_after_ms: None,
         extending: false,
         extension_refused: false,
+        driver_lost: false,
         extension_asks: 0,
     }
 }

@@ -55,7 +55,13 @@ impl Step<'_> {
         let truth = || report_of(self, g, attempt);
         match said {
             Said::Runs => Report::Processing,
-            Said::Truth => truth(),
+            // One that can be asked leaves the usage for that.
+            Said::Truth => match truth() {
+                Report::Ended { outcome, .. } if self.variant().capabilities.status => {
+                    Report::Ended { outcome, usage: None }
+                }
+                told => told,
+            },
             Said::Contradiction => match truth() {
                 Report::Ended { outcome: Outcome::Completed, .. } => {
                     Report::Ended { outcome: Outcome::Failed, usage: None }

@@ -12,7 +12,7 @@ use crate::step::Step;
 use crate::world::{self, length_of};
 use holdfast_core::policy::{OnDisconnect, Owner};
 use holdfast_core::refusal::Refusal;
-use holdfast_core::reservation::{Aggregate, Command, ConnectionState, Reply, UpstreamEnd};
+use holdfast_core::reservation::{Aggregate, Command, ConnectionState, Reply, UpstreamEnd, late_signal};
 use std::sync::Arc;
 
 /// What the edge does, or what its messages do.
@@ -163,8 +163,7 @@ impl Step<'_> {
         if again && self.bug(Bug::SecondHoldAfterLostReply) {
             let mut call = world::admission(self.variant(), g);
             call.identity = world::identity(100 + g);
-            let admitted = self.admit(&call);
-            self.check(admitted.is_ok_and(|admitted| admitted.identity == self.model.identities[g]), p::REPLAY);
+            let _: Result<_, Refusal> = self.admit(&call);
             return;
         }
         let admitted = self.admit_again(g);
@@ -452,7 +451,10 @@ impl Step<'_> {
                 Command::End { epoch, end: Box::new(end.clone()) }
             };
             if let Err(refusal) = self.allow_end(g, &asked) {
-                self.check(matches!(asked, Command::End { .. }), p::RECORDED);
+                // What the refused end saw of the outcome is kept, however it was asked about.
+                let end = Command::End { epoch, end: Box::new(end) };
+                let told = late_signal(&end, &refusal, self.now()).and_then(|signal| signal.event_id);
+                self.check(told.is_none_or(|id| self.object(g).signals.contains_key(&id)), p::RECORDED);
                 return Err(refusal);
             }
             let mut pieces = self.new_pieces(g, driver)?;

@@ -261,9 +261,9 @@ impl Step<'_> {
             Ok(Reply::Started { epoch }) => {
                 let generation = self.generation(g);
                 generation.earlier.push(std::mem::take(&mut generation.provider));
-                // What readers get of a further attempt begins a log of its own.
-                generation.object.log.clear();
-                generation.object.last_append_at = None;
+                // Nothing that a reader may have is ever replaced.
+                let nothing_stored = generation.object.log.is_empty();
+                self.check(nothing_stored, p::GROWS);
                 self.start_driver(g, epoch);
             }
             answer => self.hit_if(answer == Ok(Reply::Done), Probe::RetryNotNeeded),
