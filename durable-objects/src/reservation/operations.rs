@@ -18,7 +18,7 @@ use holdfast_core::operation::{
     resume_is_refused, resume_path,
 };
 use holdfast_core::policy::Terms;
-use holdfast_core::reservation::{CancelAnswer, Command, Reply, Report, Signal, Subject};
+use holdfast_core::reservation::{Aggregate, CancelAnswer, Command, Reply, Report, Signal, Subject};
 use std::rc::Rc;
 use worker::{Method, Response, Result};
 
@@ -128,9 +128,12 @@ impl Generation {
         }
         // The client of a fenced driver at the edge reads nothing more there.
         self.forget_edge_client();
-        // Those that came back since the driver was lost: the wake-up that found it knows of none.
-        if self.readers.borrow().attached() > 0 {
-            self.readers_changed();
+        // Those that came back since the driver was lost, and those that went with an object that was restarted meanwhile:
+        // the state knows of neither. What is to stop without readers is not taken up.
+        self.readers_changed();
+        let wanted = |aggregate: &Aggregate| aggregate.live().is_some_and(|live| live.may_resume(clock::now()));
+        if !self.with_aggregate(wanted) {
+            return;
         }
         let Some(terms) = self.terms() else { return };
         let options = PumpOptions::new(&terms, self.limits(), None);

@@ -80,14 +80,15 @@ impl Step<'_> {
         true
     }
 
-    /// A generation whose hold is resolved, and who has something left to deliver, is looked at: that repairs its alarm.
-    /// False when there is none.
+    /// A generation whose hold is resolved, and who has something left to deliver, is looked at: that loads it, since nobody
+    /// has called it for long, and repairs its alarm. False when there is none.
     fn is_looked_at(&mut self) -> bool {
         let mut looked_at = false;
         for g in 0..self.state.generations.len() {
             let hold = self.state.tenant.rows.hold(&self.model.identities[g].reservation);
             let resolved = hold.is_some_and(|hold| hold.state != HoldState::Open);
             if resolved && !self.state.generations[g].object.undelivered().is_empty() {
+                self.generation(g).object.memory = None;
                 self.call(g);
                 looked_at = true;
             }

@@ -66,13 +66,13 @@
 //!
 //! # Where the harness leaves the shells
 //!
-//! What the shells do not do yet, the harness does as the commands and effects of the rules ask for it: it names the
-//! operation with the headers, asks the provider, takes callbacks, extends the hold and starts the further attempt in the
-//! object, with a log of its own. A driver at the edge names its operation with the headers, too, so its stream can be
-//! taken up again; the shells leave that to drivers in the object. Where no cap is set, words about places are taken at
-//! once. An end of the edge is asked about before its offset is looked at, so that a fenced one is recorded whatever became
-//! of the log. Rules that no configuration has words for yet come from [`world::terms_of`]. What the default bounds assume
-//! stands in `tests/assumptions.rs`, each with the violation that follows without it.
+//! The operation is named with the headers, also to a driver at the edge, so its stream can be taken up again; the shells
+//! leave that to drivers in the object. Postings go one by one; the shells send those that follow one another in one call.
+//! A callback tells the usage where its provider cannot be asked; real ones never do. Where no cap is set, words about
+//! places are taken at once. An end of the edge is asked about before its offset is looked at, so that a fenced one is
+//! recorded whatever became of the log. What a variant says of capabilities and expiry is put into the admitted terms by
+//! [`world::terms_of`]. What the default bounds assume stands in `tests/assumptions.rs`, each with the violation that
+//! follows without it.
 //!
 //! Not modelled: bytes (a piece of content has a length and as many tokens; the scanner and the counters have tests of
 //! their own), failing writes (the stores have), two incarnations of one object at once (the platform stops the older one

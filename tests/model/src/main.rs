@@ -1,7 +1,7 @@
 //! Explores the large bounds and looks for every planted bug. Ends with one line that says what came of it.
 //!
 //! With words, it explores within the default bounds the variants whose names have one of them, and plants nothing:
-//! `cargo run -p holdfast-model -- retry expiry`.
+//! `cargo run -p holdfast-model -- retry expiry`. With `--large` among them, within the large bounds.
 
 use holdfast_model::{Bug, Config, Outcome, Progress, check, hunt};
 use std::process::ExitCode;
@@ -15,7 +15,8 @@ fn main() -> ExitCode {
     println!("Every history within the bounds, {threads} threads");
     let words: Vec<String> = std::env::args().skip(1).collect();
     if !words.is_empty() {
-        let mut config = Config::default_test();
+        let large = words.iter().any(|word| word == "--large");
+        let mut config = if large { Config::large() } else { Config::default_test() };
         config.variants.retain(|variant| words.iter().any(|word| variant.name.contains(word.as_str())));
         let explored = explore(&config, threads);
         return if explored.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };

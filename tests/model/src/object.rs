@@ -70,6 +70,7 @@ impl Step<'_> {
         (memory.armed, memory.alarm_known) = (None, true);
         self.arm(g);
         self.wake(g);
+        self.take_words(g, self.now());
         self.deliver(g);
         self.deaf = false;
     }

@@ -95,7 +95,7 @@ impl Setting {
     }
 }
 
-/// What a route of the variant adds to the terms that admission makes: rules that no configuration has a word for yet.
+/// What a variant says of its provider's capabilities and of an open outcome, put into the terms that admission makes.
 #[must_use]
 pub fn terms_of(variant: &Variant, terms: &Terms) -> Terms {
     Terms {

@@ -80,9 +80,11 @@ impl Step<'_> {
         }
         // The client of a fenced driver at the edge reads nothing more there.
         memory.edge_client = false;
-        // Those that came back since the driver was lost: the wake-up that found it knows of none.
-        if memory.reader {
-            self.readers_changed(g);
+        // Those that came back since the driver was lost, and those that went with an object that was restarted meanwhile.
+        self.readers_changed(g);
+        let now = self.now();
+        if !self.aggregate(g).live().is_some_and(|live| live.may_resume(now)) {
+            return;
         }
         let log = &self.object(g).log;
         // All of it is stored: there is nothing to ask for.
